@@ -1,0 +1,1 @@
+"""The BPE algorithm: named patterns, recipes, the trainer and the encoder."""

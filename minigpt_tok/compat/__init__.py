@@ -1,0 +1,1 @@
+"""The calls of four published tutorials, as thin views of the one core."""

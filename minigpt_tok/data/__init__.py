@@ -1,0 +1,1 @@
+"""Corpora, id files, datasets and their order: from text to batches."""

@@ -1,0 +1,93 @@
+"""Files that appear under their final name only when they are whole, and reads that are bounded."""
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from minigpt_tok.errors import FormatError
+
+StrPath = str | os.PathLike[str]
+
+
+@contextlib.contextmanager
+def replacing(path: StrPath) -> Iterator[Path]:
+    """Give a temporary path in the same folder; when the block ends well, flush that file and rename it to `path`.
+
+    Missing folders are made. If the block raises (a full disk, Ctrl-C), the temporary file is removed and whatever
+    stood at `path` before still stands there. The file's name ends as `path` does, for writers that look at it.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=f".partial{target.suffix}", dir=target.parent)
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        # mkstemp makes files that only their owner can read; the final file gets the ordinary mode.
+        temporary.chmod(0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _flush_folder(target.parent)
+
+
+@contextlib.contextmanager
+def writing(path: StrPath) -> Iterator[IO[bytes]]:
+    """Open `path` for binary writing through `replacing`: whole or not there at all."""
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        yield file
+
+
+def write_text(path: StrPath, text: str) -> None:
+    """Write `text` as UTF-8 with newlines as they are, whole or not at all."""
+    with writing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+def read_text(path: StrPath, *, limit: int, what: str) -> str:
+    """Read a UTF-8 file of at most `limit` bytes; `what` names it in the errors.
+
+    Raises:
+        FormatError: the file is larger than `limit` or not UTF-8 (with the byte offset).
+    """
+    with open(path, "rb") as file:
+        raw = file.read(limit + 1)
+    if len(raw) > limit:
+        raise FormatError(f"{path}: larger than {limit:,} bytes, the most that is read as {what}")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: not UTF-8 at byte {error.start:,}, so not {what}") from None
+
+
+def sha256_of(path: StrPath) -> str:
+    """SHA-256 of a file's bytes, in lower-case hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make the rename itself durable, where the system lets a folder be opened (not on Windows)."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""MiniGPT: the model, its training with Lightning, and generation."""

@@ -1,0 +1,1 @@
+"""Bits per byte, compression, and the comparison of tokenizers."""
