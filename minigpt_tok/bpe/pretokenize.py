@@ -1,0 +1,485 @@
+r"""Cut a text into the pieces that no merge may cross.
+
+A named pattern is *a regular expression and a class table*. The expression is written once, below, as its publisher
+wrote it; the classes in it (`\p{L}`, `\s`, `[^\s\p{L}\p{N}]`, ...) are spelled out as code point ranges of Unicode 16.0
+from `unicode_classes.py`, and Python's own `re` runs the result. So pieces depend neither on the running Python's
+`unicodedata` nor on the `regex` package, and what is run is what is read.
+
+What it costs: about 40 MB/s of English on one core. Python's `re` looks a character up to U+FFFF up in a bitmap but
+walks the ranges beyond it one by one, at every failing test, five times slower in all. Therefore each expression is
+compiled twice, when first needed: with the ranges up to U+FFFF, which is all that a text without characters beyond can
+meet, and with all of them. Nothing here is quadratic: no alternative can give back more than one run of one class.
+
+Every piece is non-empty and the pieces of a text join back to it.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from minigpt_tok.bpe.unicode_classes import RANGES
+from minigpt_tok.errors import TokenizerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Ranges = tuple[tuple[int, int], ...]
+"""Code points as closed ranges, ascending and never touching."""
+
+_LAST_OF_PLANE_0 = 0xFFFF
+_LAST_OF_ALL = 0x10FFFF
+_BEYOND_PLANE_0 = re.compile("[\U00010000-\U0010ffff]")
+
+
+# --- The class table ---------------------------------------------------------------------------------------------
+
+
+@cache
+def class_ranges(name: str) -> Ranges:
+    """The code points of a class: `L`, `Lu`, `Ll`, `Lt`, `Lm`, `Lo`, `M`, `N` or `White_Space`, by Unicode 16.0."""
+    if name == "L":
+        return _union(*(class_ranges(kind) for kind in ("Lu", "Ll", "Lt", "Lm", "Lo")))
+    words = (word.partition("-") for word in RANGES[name].split())
+    return tuple((int(first, 16), int(last or first, 16)) for first, _, last in words)
+
+
+def is_space(ch: str) -> bool:
+    """Whether `ch` (one character) has the property White_Space; U+001C..U+001F have not, unlike in `str.isspace`."""
+    return _is_in("White_Space", ch)
+
+
+def is_letter(ch: str) -> bool:
+    """Whether `ch` (one character) is a letter of Unicode 16.0, categories L*."""
+    return _is_in("L", ch)
+
+
+def is_number(ch: str) -> bool:
+    """Whether `ch` (one character) is a number of Unicode 16.0, categories N*: `5`, `½` and `Ⅷ` are."""
+    return _is_in("N", ch)
+
+
+def is_mark(ch: str) -> bool:
+    """Whether `ch` (one character) is a combining mark of Unicode 16.0, categories M*."""
+    return _is_in("M", ch)
+
+
+def _is_in(name: str, ch: str) -> bool:
+    return bool(bisect_right(_borders(name), ord(ch)) % 2)
+
+
+@cache
+def _borders(name: str) -> tuple[int, ...]:
+    """Where a class begins and ends in turn, so that an odd number of borders lie at or before its members."""
+    return tuple(border for first, last in class_ranges(name) for border in (first, last + 1))
+
+
+def _union(*many: Ranges) -> Ranges:
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(pair for ranges in many for pair in ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+# --- The named patterns ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Definition:
+    """A pattern as (label, expression) of each alternative in order, and where it is certain to cut.
+
+    `certain_cuts` matches, without taking a character, where the text to the left and the text to the right can be cut
+    into pieces apart, whatever the rest of either is. It only looks at the two characters beside the cut.
+    """
+
+    alternatives: tuple[tuple[str, str], ...]
+    certain_cuts: str
+
+
+_WHITE_SPACE = (("white space before a word", r"\s+(?!\S)"), ("white space", r"\s+"))
+_ANY_CASE_CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_NOT_SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_NOT_CAPITAL = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_OTHER = r"[^\s\p{L}\p{N}]"
+
+
+def _digits(most: str) -> _Definition:
+    return _Definition(
+        alternatives=(
+            ("contraction", _ANY_CASE_CONTRACTION),
+            ("letters", r"[^\r\n\p{L}\p{N}]?\p{L}+"),
+            ("numbers", rf"\p{{N}}{most}"),
+            ("other", r" ?[^\s\p{L}\p{N}]+[\r\n]*"),
+            ("newlines", r"\s*[\r\n]+"),
+            *_WHITE_SPACE,
+        ),
+        certain_cuts=_DIGITS_CERTAIN_CUTS if most else rf"{_DIGITS_CERTAIN_CUTS}|(?<=\p{{N}})",
+    )
+
+
+# A letter ends where no letter follows, a number likewise; other characters may lead a word and take newlines with
+# them; a newline ends white space, unless more white space follows that may hold another one.
+_DIGITS_CERTAIN_CUTS = "|".join(
+    (
+        r"(?<=\p{L})(?=[^\p{L}])",
+        r"(?<=\p{N})(?=[^\p{N}])",
+        rf"(?<={_OTHER})(?=[\p{{N}}\s])(?![\r\n])",
+        r"(?<=[\r\n])(?=\S)",
+    )
+)
+
+_DEFINITIONS = {
+    "gpt2": _Definition(
+        alternatives=(
+            ("contraction", r"'(?:[sdmt]|ll|ve|re)"),
+            ("letters", r" ?\p{L}+"),
+            ("numbers", r" ?\p{N}+"),
+            ("other", r" ?[^\s\p{L}\p{N}]+"),
+            *_WHITE_SPACE,
+        ),
+        # A run of one class ends where another class begins; the apostrophe may begin a contraction, and white space
+        # may give up its last character.
+        certain_cuts="|".join(
+            (
+                r"(?<=\p{L})(?=[^\p{L}])",
+                r"(?<=\p{N})(?=[^\p{N}])",
+                rf"(?<={_OTHER})(?=[\p{{N}}\s])",
+                r"(?<=[^\s\p{L}\p{N}'])(?=\p{L})",
+            )
+        ),
+    ),
+    "digits1": _digits(""),
+    "digits2": _digits("{1,2}"),
+    "llama3": _digits("{1,3}"),
+    "cl100k": _Definition(
+        alternatives=(
+            ("contraction", r"'(?i:[sdmt]|ll|ve|re)"),
+            ("letters", r"[^\r\n\p{L}\p{N}]?+\p{L}++"),
+            ("numbers", r"\p{N}{1,3}+"),
+            ("other", r" ?[^\s\p{L}\p{N}]++[\r\n]*+"),
+            ("white space at the end", r"\s++$"),
+            ("newlines", r"\s*[\r\n]"),
+            ("white space before a word", r"\s+(?!\S)"),
+            ("white space", r"\s"),
+        ),
+        certain_cuts=_DIGITS_CERTAIN_CUTS,
+    ),
+    "o200k": _Definition(
+        alternatives=(
+            ("letters", rf"[^\r\n\p{{L}}\p{{N}}]?{_NOT_SMALL}*{_NOT_CAPITAL}+{_ANY_CASE_CONTRACTION}?"),
+            ("capital letters", rf"[^\r\n\p{{L}}\p{{N}}]?{_NOT_SMALL}+{_NOT_CAPITAL}*{_ANY_CASE_CONTRACTION}?"),
+            ("numbers", r"\p{N}{1,3}"),
+            ("other", r" ?[^\s\p{L}\p{N}]+[\r\n/]*"),
+            ("newlines", r"\s*[\r\n]+"),
+            *_WHITE_SPACE,
+        ),
+        # As above, but letters take marks and a contraction with them, and other characters newlines and slashes.
+        certain_cuts="|".join(
+            (
+                r"(?<=\p{L})(?=[^\p{L}\p{M}'])",
+                r"(?<=\p{N})(?=[^\p{N}])",
+                rf"(?<={_OTHER})(?=[\p{{N}}\s])(?![\r\n])",
+                r"(?<=[\r\n])(?=[^\s/])",
+            )
+        ),
+    ),
+    # Published as two steps, Digits(individual_digits) and then gpt2 on each side of every number; as one expression,
+    # a number ends the text for the look-ahead, and ` ?\p{N}+` has nothing left to match.
+    "smollm": _Definition(
+        alternatives=(
+            ("number", r"\p{N}"),
+            ("contraction", r"'(?:[sdmt]|ll|ve|re)"),
+            ("letters", r" ?\p{L}+"),
+            ("other", r" ?[^\s\p{L}\p{N}]+"),
+            ("white space before a word", r"\s+(?![^\s\p{N}])"),
+            ("white space", r"\s+"),
+        ),
+        certain_cuts="|".join(
+            (
+                r"(?<=\p{N})",
+                r"(?=\p{N})",
+                r"(?<=\p{L})(?=[^\p{L}])",
+                rf"(?<={_OTHER})(?=\s)",
+                r"(?<=[^\s\p{L}\p{N}'])(?=\p{L})",
+            )
+        ),
+    ),
+}
+
+NO_CUT = "none"
+"""The name of the pattern that does not cut: a text is one piece."""
+
+PATTERNS: dict[str, str] = {
+    name: "|".join(expression for _, expression in definition.alternatives) for name, definition in _DEFINITIONS.items()
+}
+"""The named patterns' published regular expressions. `none`, which does not cut, has no expression."""
+
+_OTHER_SPELLINGS: dict[str, tuple[str, ...]] = {
+    "gpt2": (
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
+    ),
+}
+# What tiktoken 0.5 to 0.8 had for cl100k, and minbpe and nanochat took over.
+_HEAD, _TAIL = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|",
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+)
+for _name, _most in (("digits1", ""), ("digits2", "{1,2}"), ("llama3", "{1,3}")):
+    _OTHER_SPELLINGS[_name] = (rf"{_HEAD}\p{{N}}{_most}{_TAIL}",)
+
+_NAME_OF_EXPRESSION = {expression: name for name, expression in PATTERNS.items()} | {
+    expression: name for name, expressions in _OTHER_SPELLINGS.items() for expression in expressions
+}
+
+
+def known_pattern_name(expression: str) -> str | None:
+    """The name of the pattern that a published regular expression spells, or None.
+
+    Only spellings that cut every string alike have the same name: the expression that tiktoken once gave for cl100k is
+    `llama3` here, since today's cuts white space at the end of a text elsewhere.
+    """
+    return _NAME_OF_EXPRESSION.get(expression)
+
+
+# --- Classes spelled out as ranges -------------------------------------------------------------------------------
+
+_CLASSES = re.compile(r"\[(?P<negated>\^?)(?P<members>(?:\\p\{\w+\}|\\.|[^\]\\])+)\]|(?P<single>\\p\{\w+\}|\\[sS])|\$")
+_MEMBER = re.compile(r"\\p\{(?P<name>\w+)\}|(?P<space>\\s)|\\(?P<escape>[rn])|(?P<literal>[^\\])")
+_ESCAPES = {"r": "\r", "n": "\n"}
+
+
+def _spelled_out(expression: str, last: int) -> str:
+    r"""An expression of this module with its classes as ranges up to `last`: `\s+` -> `[\U00000009-\U0000000d...]+`.
+
+    Knows just what the patterns above use. Their `$` is the very end of the text, which Python calls `\Z`.
+    """
+
+    def replacement(found: re.Match[str]) -> str:
+        if found[0] == "$":
+            return r"\Z"
+        if found["single"]:
+            return _set(found["single"].lower(), negated=found["single"] == r"\S", last=last)
+        return _set(found["members"], negated=bool(found["negated"]), last=last)
+
+    return _CLASSES.sub(replacement, expression)
+
+
+def _set(members: str, *, negated: bool, last: int) -> str:
+    ranges: list[Ranges] = []
+    for member in _MEMBER.finditer(members):
+        if member["name"]:
+            ranges.append(class_ranges(member["name"].capitalize()))
+        elif member["space"]:
+            ranges.append(class_ranges("White_Space"))
+        else:
+            code_point = ord(member["literal"] or _ESCAPES[member["escape"]])
+            ranges.append(((code_point, code_point),))
+    spelled = (
+        f"\\U{first:08x}-\\U{min(end, last):08x}" if first < end else f"\\U{first:08x}"
+        for first, end in _union(*ranges)
+        if first <= last
+    )
+    return f"[{'^' if negated else ''}{''.join(spelled)}]"
+
+
+# --- Pre-tokenizers ----------------------------------------------------------------------------------------------
+
+
+class PreTokenizer(ABC):
+    """How a text is cut into pieces; immutable, and the same for the same pattern (see `get_pretokenizer`).
+
+    `name` is the pattern's name, None for an expression without one; `expression` is its regular expression, None for
+    `none`.
+    """
+
+    name: str | None
+    expression: str | None
+
+    @abstractmethod
+    def pieces(self, text: str) -> list[str]:
+        """The pieces of `text` in order: none empty, and together the text."""
+
+    @abstractmethod
+    def explain(self, text: str) -> list[tuple[str, str]]:
+        """The pieces of `text`, each with a few words on which alternative of the pattern cut it."""
+
+    def last_certain_cut(self, text: str) -> int:
+        """The largest index 0 < i < len(text) at which `text` can be cut whatever follows it; 0 if none is known.
+
+        For every `more`, pieces(text[:i]) + pieces(text[i:] + more) == pieces(text + more). So a stream can be encoded
+        up to i, and only the rest need be kept.
+        """
+        return 0
+
+    def is_certain_cut(self, before: str, after: str) -> bool:
+        """Whether any text that ends like `before` and any that begins like `after` have the joined text's pieces."""
+        return False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, for a worker process, as the pattern alone."""
+        return get_pretokenizer, (self.expression if self.name is None else self.name,)
+
+    def __repr__(self) -> str:
+        """The pattern's name or expression."""
+        return f"<PreTokenizer {self.name or self.expression!r}>"
+
+
+class _Named(PreTokenizer):
+    """A named pattern, run by Python's `re` over our own class table."""
+
+    name: str
+    expression: str
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.expression = PATTERNS[name]
+        self._definition = _DEFINITIONS[name]
+
+    def pieces(self, text: str) -> list[str]:
+        pattern = self._compiled if _BEYOND_PLANE_0.search(text) is None else self._compiled_for_all_planes
+        return pattern.findall(text)
+
+    def explain(self, text: str) -> list[tuple[str, str]]:
+        labels = [label for label, _ in self._definition.alternatives]
+        explained = []
+        for match in self._compiled_in_groups.finditer(text):
+            label = labels[(match.lastindex or 0) - 1]
+            if label == "white space before a word" and match.end() == len(text):
+                label = "white space at the end"
+            explained.append((match[0], label))
+        return explained
+
+    def last_certain_cut(self, text: str) -> int:
+        match = self._up_to_certain_cut.match(text)
+        return match.end() if match else 0
+
+    def is_certain_cut(self, before: str, after: str) -> bool:
+        return self.last_certain_cut(before[-1:] + after[:1]) == 1
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(_spelled_out(self.expression, _LAST_OF_PLANE_0))
+
+    @cached_property
+    def _compiled_for_all_planes(self) -> re.Pattern[str]:
+        return re.compile(_spelled_out(self.expression, _LAST_OF_ALL))
+
+    @cached_property
+    def _compiled_in_groups(self) -> re.Pattern[str]:
+        groups = "|".join(f"({expression})" for _, expression in self._definition.alternatives)
+        return re.compile(_spelled_out(groups, _LAST_OF_ALL))
+
+    @cached_property
+    def _up_to_certain_cut(self) -> re.Pattern[str]:
+        # Greedy, so it finds the last one; the dots make sure that there is a character on either side.
+        return re.compile(_spelled_out(f"(?s:.+(?=.))(?:{self._definition.certain_cuts})", _LAST_OF_ALL))
+
+
+class _Whole(PreTokenizer):
+    """The pattern `none`: a text is one piece, and the empty text has none."""
+
+    name = NO_CUT
+    expression = None
+
+    def pieces(self, text: str) -> list[str]:
+        return [text] if text else []
+
+    def explain(self, text: str) -> list[tuple[str, str]]:
+        return [(piece, "the whole text") for piece in self.pieces(text)]
+
+
+class UnicodeVersionWarning(UserWarning):
+    """A pattern's classes come from a library whose Unicode version is not ours, so ids may depend on the machine."""
+
+
+class _Custom(PreTokenizer):
+    """Any other regular expression, run by the `regex` package.
+
+    Text between two matches is a piece of its own, as is each match: what Hugging Face calls Split, "isolated"
+    (tiktoken would drop the text between). So pieces join back to the text whatever the expression.
+    """
+
+    name = None
+    expression: str
+
+    def __init__(self, expression: str) -> None:
+        import regex
+
+        try:
+            self._compiled = regex.compile(expression)
+        except (regex.error, OverflowError, RecursionError) as error:
+            position = getattr(error, "pos", None)
+            where = "" if position is None else f" at character {position}, {expression[position : position + 20]!r}"
+            raise TokenizerError(
+                f"the pattern {_shortened(expression)} is no regular expression that the regex package can run: "
+                f"{getattr(error, 'msg', error)}{where}. Correct it there, or name one of {_names()}"
+            ) from error
+        warnings.warn(
+            f"the pattern {_shortened(expression)} has no name here, so the installed regex package "
+            f"{regex.__version__} cuts by it, with its own version of Unicode: another version of the package may give "
+            f"other ids. The patterns {_names()} do not depend on it",
+            UnicodeVersionWarning,
+            stacklevel=4,
+        )
+        self.expression = expression
+
+    def pieces(self, text: str) -> list[str]:
+        return [text[start:end] for start, end, _ in self._spans(text)]
+
+    def explain(self, text: str) -> list[tuple[str, str]]:
+        return [
+            (text[start:end], "the expression" if matched else "between matches")
+            for start, end, matched in self._spans(text)
+        ]
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int, bool]]:
+        """Start, end and whether the expression matched there, for each piece; an empty match only cuts."""
+        done = 0
+        for match in self._compiled.finditer(text):
+            start, end = match.span()
+            if done < start:
+                yield done, start, False
+            if start < end:
+                yield start, end, True
+            done = end
+        if done < len(text):
+            yield done, len(text), False
+
+
+@lru_cache(maxsize=256)
+def get_pretokenizer(pattern: str) -> PreTokenizer:
+    """The pre-tokenizer of a named pattern or of a regular expression; asked twice, the same object.
+
+    An expression that spells a named pattern (`known_pattern_name`) gives that one. Any other is run by the `regex`
+    package, which a `UnicodeVersionWarning` says once. Raises `TokenizerError` for an expression that cannot be run,
+    and for a bare word that is no pattern's name.
+    """
+    if pattern == NO_CUT:
+        return _Whole()
+    name = pattern if pattern in PATTERNS else known_pattern_name(pattern)
+    if name is not None:
+        return _Named(name) if name == pattern else get_pretokenizer(name)
+    if re.fullmatch(r"[\w-]*", pattern):
+        raise TokenizerError(
+            f"{pattern!r} is no pattern's name; the names are {_names()}. To cut at this very word, write the regular "
+            f"expression '(?:{pattern})'"
+        )
+    return _Custom(pattern)
+
+
+def _names() -> str:
+    return ", ".join([*PATTERNS, NO_CUT])
+
+
+def _shortened(expression: str) -> str:
+    return repr(expression if len(expression) <= 80 else expression[:77] + "...")
