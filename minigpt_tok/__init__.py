@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from minigpt_tok._version import __version__
 
 if TYPE_CHECKING:
-    from minigpt_tok.bpe.train import train_tokenizer
     from minigpt_tok.checkpoint import embed_fingerprint, verify_checkpoint
     from minigpt_tok.data.data_module import TokenDataModule
     from minigpt_tok.data.encode import encode_corpus
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from minigpt_tok.measure.bits_per_byte import BitsPerByte, bits_per_byte
     from minigpt_tok.measure.compare import compare_tokenizers
     from minigpt_tok.tokenizer import Tokenizer
+    from minigpt_tok.train import train_tokenizer
 
 _HOME = {
     "BitsPerByte": "measure.bits_per_byte",
@@ -36,7 +36,7 @@ _HOME = {
     "compare_tokenizers": "measure.compare",
     "embed_fingerprint": "checkpoint",
     "encode_corpus": "data.encode",
-    "train_tokenizer": "bpe.train",
+    "train_tokenizer": "train",
     "verify_checkpoint": "checkpoint",
 }
 

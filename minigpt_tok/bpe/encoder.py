@@ -1,0 +1,289 @@
+"""From text to ids in Python: added tokens, pieces, and a cache in front of `reference.merge_by_rank`.
+
+More than 99% of the pieces of ordinary text have been seen before, so the speed is that of the pre-tokenizer and of
+one dictionary lookup a piece. Long pieces (a whole document under the pattern `none`) are first cut between units
+that no token joins: no merge can cross such a place, and the parts repeat as words do.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from minigpt_tok.bpe.added import AddedTokens, Matcher, SpecialTokens
+from minigpt_tok.bpe.model import AddedToken, BPEModel
+from minigpt_tok.bpe.pretokenize import PreTokenizer, get_pretokenizer
+from minigpt_tok.bpe.reference import merge_by_rank
+from minigpt_tok.errors import TokenizerError
+
+CACHED_PIECES = 1 << 17  # at most; then the cache starts anew. About 200 bytes each.
+LONG_PIECE = 256  # units; a longer piece is not worth a place in the cache as a whole
+STRETCH = 1 << 20  # characters that are cut into pieces at a time, where the pattern is certain to cut
+
+
+class _Cache(dict[str | bytes, list[int]]):
+    """Piece → ids, filled on demand and bounded."""
+
+    def __init__(self, encode: Callable[[str | bytes], list[int]]) -> None:
+        self._encode = encode
+
+    def __missing__(self, piece: str | bytes) -> list[int]:
+        ids = self._encode(piece)
+        if len(piece) <= LONG_PIECE:
+            if len(self) >= CACHED_PIECES:
+                self.clear()
+            self[piece] = ids
+        return ids
+
+
+class Step(NamedTuple):
+    """One merge of `explain`: its rank, the two tokens, and all tokens of the piece after it."""
+
+    rank: int
+    left: int
+    right: int
+    ids_after: list[int]
+
+
+class Encoder:
+    """Encodes with one model. A function of text and model alone: the caches never change a result."""
+
+    def __init__(self, model: BPEModel) -> None:
+        self.model = model
+        self.pretokenizer: PreTokenizer = get_pretokenizer(model.pattern)
+        self.added = AddedTokens(model.added_tokens)
+        self._pieces = _Cache(self._encode_piece)
+        self._parts = _Cache(self.merge)
+
+    def encode(
+        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> list[int]:
+        """Ids of `text`; see `Tokenizer.encode`."""
+        self.added.refuse(text, allowed_special, disallowed_special)
+        matcher = self.added.matcher(allowed_special)
+        ids: list[int] = []
+        try:
+            for _, segment in matcher.split(text):
+                if isinstance(segment, AddedToken):
+                    ids.append(segment.id)
+                    continue
+                for stretch in stretches(segment, self.pretokenizer):
+                    ids.extend(chain.from_iterable(map(self._pieces.__getitem__, self.pretokenizer.pieces(stretch))))
+        except (UnicodeEncodeError, KeyError):
+            raise self._complaint(text) from None
+        return ids
+
+    def encode_iter(
+        self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> Iterator[int]:
+        """Ids of the joined texts, one by one; memory is that of the longest stretch without a certain cut."""
+        matcher = self.added.matcher(allowed_special)
+        cuttable = not matcher.may_cross(self.pretokenizer.is_certain_cut) and not (
+            disallowed_special and self.added.matcher("all").may_cross(self.pretokenizer.is_certain_cut)
+        )
+        held: list[str] = []  # what has no certain cut in it yet
+        last = ""  # the last character held
+        for text in texts:
+            if not text:
+                continue
+            cut = self.pretokenizer.last_certain_cut(last + text) if cuttable else 0
+            if cut > 0:
+                held.append(text[: cut - len(last)])
+                yield from self.encode(
+                    "".join(held), allowed_special=allowed_special, disallowed_special=disallowed_special
+                )
+                held = [text[cut - len(last) :]]
+            else:
+                held.append(text)
+            last = text[-1]
+        yield from self.encode("".join(held), allowed_special=allowed_special, disallowed_special=disallowed_special)
+
+    def encode_with_offsets(
+        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids, and for each the (start, end) in characters of the text that it covers, partly covered ones included."""
+        ids: list[int] = []
+        spans: list[tuple[int, int]] = []
+        self.added.refuse(text, allowed_special, disallowed_special)
+        matcher = self.added.matcher(allowed_special)
+        try:
+            for start, end, token_or_text in _with_ends(matcher, text):
+                if isinstance(token_or_text, AddedToken):
+                    ids.append(token_or_text.id)
+                    spans.append((start, end))
+                    continue
+                for piece in self.pretokenizer.pieces(token_or_text):
+                    piece_ids = self._pieces[piece]
+                    ids.extend(piece_ids)
+                    spans.extend(self._spans(piece, piece_ids, start))
+                    start += len(piece)
+        except (UnicodeEncodeError, KeyError):
+            raise self._complaint(text) from None
+        return ids, spans
+
+    def _spans(self, piece: str, ids: list[int], start: int) -> Iterator[tuple[int, int]]:
+        # The character of every byte of the piece, of those bytes that the vocabulary has.
+        owner = [
+            start + place
+            for place, character in enumerate(piece)
+            for byte in character.encode("utf-8")
+            if self.model.unit == "character" or self._base_id_of_byte[byte] is not None
+        ]
+        done = 0
+        for id in ids:
+            token = self.model.tokens[id]
+            length = len(token) if token is not None else 0
+            yield owner[done], owner[done + length - 1] + 1
+            done += length
+
+    def explain_piece(self, piece: str) -> tuple[list[int], list[Step]]:
+        """The base ids of a piece, and the merges that follow, one by one (none where it is taken whole)."""
+        if self.model.whole_piece and (whole := self.model.id_of.get(piece.encode("utf-8"))) is not None:
+            return [whole], []
+        try:
+            base = self._base_ids(self._units(piece))
+        except KeyError:
+            raise self._complaint(piece) from None
+        ids, steps = base, []
+        while True:
+            candidates = [
+                (merge[0], place, merge[1])
+                for place, (left, right) in enumerate(pairwise(ids))
+                if (merge := self._merge_of(left, right)) is not None
+            ]
+            if not candidates:
+                return base, steps
+            rank, place, merged = min(candidates)
+            step = [*ids[:place], merged, *ids[place + 2 :]]
+            steps.append(Step(rank, ids[place], ids[place + 1], step))
+            ids = step
+
+    def _units(self, piece: str) -> str | bytes:
+        return piece if self.model.unit == "character" else piece.encode("utf-8")
+
+    def _encode_piece(self, piece: str | bytes) -> list[int]:
+        assert isinstance(piece, str)  # the cache of pieces is keyed by text
+        if self.model.whole_piece and (whole := self.model.id_of.get(piece.encode("utf-8"))) is not None:
+            return [whole]
+        units = self._units(piece)
+        if len(units) <= LONG_PIECE:
+            return self.merge(units)
+        return list(chain.from_iterable(map(self._parts.__getitem__, self._cut(units))))
+
+    def merge(self, units: str | bytes) -> list[int]:
+        """Ids of one piece by merging alone: a str for character tokenizers, bytes for byte-level ones."""
+        return merge_by_rank(self._base_ids(units), self._merge_of)
+
+    def _base_ids(self, units: str | bytes) -> list[int]:
+        if isinstance(units, str):
+            return [self._base_id_of_character[character] for character in units]
+        # As in Hugging Face, a byte that the vocabulary lacks is dropped, and its neighbours come to be neighbours.
+        return [id for byte in units if (id := self._base_id_of_byte[byte]) is not None]
+
+    @cached_property
+    def _base_id_of_byte(self) -> list[int | None]:
+        return [self.model.base_ids.get(bytes([byte])) for byte in range(256)]
+
+    @cached_property
+    def _base_id_of_character(self) -> dict[str, int]:
+        return {token.decode("utf-8"): id for token, id in self.model.base_ids.items()}
+
+    @cached_property
+    def _merge_of(self) -> Callable[[int, int], tuple[int, int] | None]:
+        """(left id, right id) → (rank, merged id), by the model's rank rule."""
+        if self.model.rank_rule == "pair":
+            by_pair: dict[tuple[int, int], tuple[int, int]] = {}
+            for rank, (pair, merged) in enumerate(zip(self.model.merges, self.model.merge_results, strict=True)):
+                by_pair.setdefault(pair, (rank, merged))
+            return lambda left, right: by_pair.get((left, right))
+        tokens, id_of = self.model.tokens, self.model.id_of
+
+        def by_bytes(left: int, right: int) -> tuple[int, int] | None:
+            merged = id_of.get((tokens[left] or b"") + (tokens[right] or b""))
+            return None if merged is None else (merged, merged)
+
+        return by_bytes
+
+    def _cut(self, units: str | bytes) -> Iterator[str | bytes]:
+        """Cut between neighbours that stand side by side in no token: no merge can ever join them."""
+        if isinstance(units, str):
+            codes = np.frombuffer(units.encode("utf-32-le"), dtype=np.uint32)
+        else:
+            codes = np.frombuffer(units, dtype=np.uint8)
+        classes = self._joinable_classes[codes]
+        cuts = np.flatnonzero(~self._joinable[classes[:-1], classes[1:]]) + 1
+        yield from (units[start:end] for start, end in pairwise([0, *cuts.tolist(), len(units)]))
+
+    @cached_property
+    def _neighbours(self) -> set[tuple[int, int]]:
+        """(unit, unit), bytes or code points, that stand side by side in some token; around dropped bytes, any."""
+        tokens = [token for token in self.model.tokens if token is not None and len(token) > 1]
+        sequences: Iterable[Sequence[int]] = tokens
+        if self.model.unit == "character":
+            sequences = [[ord(character) for character in token.decode("utf-8")] for token in tokens]
+        pairs = {pair for sequence in sequences for pair in pairwise(sequence)}
+        if self.model.unit == "byte":
+            dropped = [byte for byte in range(256) if self._base_id_of_byte[byte] is None]
+            pairs |= {pair for byte in dropped for other in range(256) for pair in ((byte, other), (other, byte))}
+        return pairs
+
+    @cached_property
+    def _joinable_classes(self) -> np.ndarray:
+        """Unit → row of `_joinable`; 0 for the units that no token joins to any other."""
+        units = sorted({unit for pair in self._neighbours for unit in pair})
+        classes = np.zeros(256 if self.model.unit == "byte" else 0x110000, dtype=np.int32)
+        classes[units] = np.arange(1, len(units) + 1)
+        return classes
+
+    @cached_property
+    def _joinable(self) -> np.ndarray:
+        """(classes, classes), bool: whether two units may be joined."""
+        size = int(self._joinable_classes.max(initial=0)) + 1
+        joinable = np.zeros((size, size), dtype=bool)
+        for left, right in self._neighbours:
+            joinable[self._joinable_classes[left], self._joinable_classes[right]] = True
+        return joinable
+
+    def _complaint(self, text: str) -> TokenizerError:
+        """What is wrong with a text that could not be encoded."""
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            return TokenizerError(
+                f"the text has a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start:,}: it is no "
+                "text and has no UTF-8. Repair it where it was read, e.g. text.encode('utf-8', 'replace').decode()"
+            )
+        known = self._base_id_of_character
+        unknown = sorted({character for character in text if character not in known})
+        return TokenizerError(
+            f"the text has {len(unknown):,} characters that this character tokenizer does not know: "
+            f"{', '.join(map(repr, unknown[:50]))}{', …' if len(unknown) > 50 else ''}. "
+            "Train it with these among base_characters, or use a byte-level tokenizer, which knows every text"
+        )
+
+
+def stretches(text: str, pretokenizer: PreTokenizer) -> Iterator[str]:
+    """`text` in parts of about `STRETCH` characters whose pieces, side by side, are the pieces of the whole."""
+    start = 0
+    while len(text) - start > STRETCH:
+        # Where the next megabyte has no certain cut, look at twice as much: linear in all.
+        size = STRETCH
+        cut = 0
+        while start + size < len(text) and cut == 0:
+            cut = pretokenizer.last_certain_cut(text[start : start + size])
+            size *= 2
+        if cut == 0:
+            break
+        yield text[start : start + cut]
+        start += cut
+    if start < len(text):
+        yield text[start:] if start else text
+
+
+def _with_ends(matcher: Matcher, text: str) -> Iterator[tuple[int, int, str | AddedToken]]:
+    """`Matcher.split` with the end of every part: where the next one starts."""
+    parts = list(matcher.split(text))
+    for (start, part), end in zip(parts, [start for start, _ in parts[1:]] + [len(text)], strict=True):
+        yield start, end, part

@@ -1,0 +1,70 @@
+"""Ranks and merges: what the order of the tokens implies, and which tokens no merge reaches.
+
+A rank file (tiktoken) has no merges: two neighbours merge if their joined bytes are a token. A merge list has more to
+say, unless it is the one that the order of the tokens implies.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+from minigpt_tok.bpe.encoder import Encoder
+from minigpt_tok.bpe.model import BPEModel
+from minigpt_tok.bpe.reference import merge_by_rank
+
+
+def implied_merges(model: BPEModel) -> dict[int, tuple[int, int]]:
+    """Id → the (left id, right id) that merging its bytes with lower ranks only leaves, ids in rank order.
+
+    Ids that are left with more than two tokens have none: they can be reached only whole, or not at all.
+    """
+    tokens, id_of = model.tokens, model.id_of
+    base = {token[0]: id for token, id in model.base_ids.items()}
+    implied: dict[int, tuple[int, int]] = {}
+    for id in model.ids_by_rank:
+        token = tokens[id]
+        if token is None or any(byte not in base for byte in token):
+            continue
+
+        def lower(left: int, right: int, below: int = id) -> tuple[int, int] | None:
+            merged = id_of.get((tokens[left] or b"") + (tokens[right] or b""))
+            return None if merged is None or merged >= below else (merged, merged)
+
+        parts = merge_by_rank([base[byte] for byte in token], lower)
+        if len(parts) == 2:
+            implied[id] = (parts[0], parts[1])
+    return implied
+
+
+def all_splits(model: BPEModel) -> Iterator[tuple[int, int]]:
+    """Every way to join two tokens into a third: by the third's id, then left id, then right id."""
+    id_of = model.id_of
+    for id in model.ids_by_rank:
+        token = model.tokens[id] or b""
+        cuts = [(token[:cut], token[cut:]) for cut in range(1, len(token))]
+        yield from sorted((id_of[left], id_of[right]) for left, right in cuts if left in id_of and right in id_of)
+
+
+def ranks_suffice(model: BPEModel, implied: dict[int, tuple[int, int]]) -> bool:
+    """Whether the model's merges say no more than the order of its tokens does."""
+    if model.rank_rule == "bytes":
+        return True
+    if model.merges == tuple(implied.values()):
+        return len(implied) == len(model.ids_by_rank) or model.whole_piece
+    return model.merges == tuple(islice(all_splits(model), len(model.merges) + 1))
+
+
+def unreachable_ids(model: BPEModel, implied: dict[int, tuple[int, int]] | None = None) -> list[int]:
+    """The learned tokens that merging their own bytes does not give, whole-piece lookup left aside."""
+    implied = implied_merges(model) if implied is None else implied
+    by_merging = Encoder(replace(model, whole_piece=False, pattern="none"))
+    # Merging with all ranks takes the same first steps as with lower ranks only, so what is implied is reached.
+    known = implied if ranks_suffice(model, implied) else {}
+    return [id for id in model.ids_by_rank if id not in known and by_merging.merge(model.tokens[id] or b"") != [id]]
+
+
+def merge_list(model: BPEModel) -> list[tuple[int, int, int]]:
+    """(left id, right id, merged id) by rank; under the rank rule `bytes` the merges that the order implies."""
+    if model.rank_rule == "pair":
+        return [(*pair, merged) for pair, merged in zip(model.merges, model.merge_results, strict=True)]
+    return [(*pair, merged) for merged, pair in implied_merges(model).items()]

@@ -1,0 +1,268 @@
+"""From documents to a trained model: count pieces, learn merges (`reference.train_merges`), number the tokens."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from minigpt_tok.bpe.added import Matcher
+from minigpt_tok.bpe.encoder import stretches
+from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
+from minigpt_tok.bpe.pretokenize import PreTokenizer, get_pretokenizer
+from minigpt_tok.bpe.recipes import Recipe, check_special_tokens
+from minigpt_tok.bpe.reference import Merge, Stop, train_merges
+from minigpt_tok.errors import CorpusError, TokenizerError
+
+Progress = Callable[[str, int, int | None], None]  # (stage, done so far, of how many if known)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The record of a training run. No part of the fingerprint.
+
+    Attributes:
+        recipe: name and switches, as given to `Recipe`.
+        special_tokens: in the order given.
+        vocab_size: that was asked for.
+        documents, bytes: of training text; bytes are of its UTF-8.
+        distinct_pieces: how many different pieces the pattern cut.
+        seconds: of counting and merging; megabytes_per_second: bytes / seconds.
+        peak_memory: of the process, in bytes, where the system tells.
+        threads: that counted.
+        stopped: why there are no more merges.
+        base_tokens: tokens of the training text before any merge.
+        counts: for every merge, how often its pair occurred when it was chosen.
+        curve: for every merge, the tokens of the training text after it, from replacements made.
+    """
+
+    recipe: dict[str, Any]
+    special_tokens: tuple[str, ...]
+    vocab_size: int
+    documents: int
+    bytes: int
+    distinct_pieces: int
+    seconds: float
+    megabytes_per_second: float
+    peak_memory: int | None
+    threads: int
+    stopped: str
+    base_tokens: int
+    counts: tuple[int, ...]
+    curve: tuple[int, ...]
+
+    def truncated(self, merges: int, vocab_size: int) -> "Training":
+        """The record of the same run, had it stopped after so many merges."""
+        kept = {"counts": self.counts[:merges], "curve": self.curve[:merges], "vocab_size": vocab_size}
+        if merges < len(self.counts):
+            kept["stopped"] = f"{merges} merges were asked for"
+        return Training(**{**self.__dict__, **kept})
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> "Training":
+        """Back from `to_plain`."""
+        lists = {name: tuple(plain[name]) for name in ("special_tokens", "counts", "curve")}
+        return cls(**{**plain, **lists})
+
+
+def train_model(
+    documents: Iterable[str],
+    vocab_size: int,
+    recipe: Recipe,
+    special_tokens: tuple[str, ...] = (),
+    *,
+    progress: Progress | None = None,
+) -> tuple[BPEModel, Training]:
+    """Train on documents, each a text of its own: no piece and no merge crosses from one into the next.
+
+    Raises:
+        TokenizerError: the vocabulary is smaller than base tokens and specials, a special cannot be one, a document
+            has a lone surrogate, or characters that `base_characters` lacks.
+        CorpusError: there are no documents, or only empty ones.
+    """
+    check_special_tokens(recipe, special_tokens)
+    if recipe.unit == "byte":
+        _check_vocab_size(vocab_size, 256, len(special_tokens))
+    started = time.perf_counter()
+    counted = _count(documents, recipe, special_tokens, progress)
+    base = _base_tokens(counted.pieces, recipe)
+    room = _check_vocab_size(vocab_size, len(base), len(special_tokens))
+    learned = train_merges(
+        _as_base_ids(counted.pieces, base, recipe),
+        base,
+        Stop(room, recipe.min_frequency),
+        tie=recipe.tie,
+        max_token_length=recipe.max_token_length,
+        progress=None if progress is None else lambda done: progress("merges", done, room),
+    )
+    seconds = time.perf_counter() - started
+    record = Training(
+        recipe=_plain_switches(recipe),
+        special_tokens=special_tokens,
+        vocab_size=vocab_size,
+        documents=counted.documents,
+        bytes=counted.bytes,
+        distinct_pieces=len(counted.pieces),
+        seconds=seconds,
+        megabytes_per_second=counted.bytes / 1e6 / seconds,
+        peak_memory=peak_memory(),
+        threads=1,
+        stopped=learned.stopped,
+        base_tokens=learned.base_tokens,
+        counts=tuple(merge.count for merge in learned.merges),
+        curve=tuple(merge.tokens_after for merge in learned.merges),
+    )
+    return number_tokens(base, learned.merges, recipe, special_tokens), record
+
+
+@dataclass
+class _Counted:
+    pieces: Counter[str]
+    documents: int = 0
+    bytes: int = 0
+
+
+def _count(
+    documents: Iterable[str], recipe: Recipe, special_tokens: tuple[str, ...], progress: Progress | None
+) -> _Counted:
+    """Count the pieces of all documents. Specials split the text: each side is a segment of its own."""
+    pretokenizer = get_pretokenizer(recipe.pattern)
+    matcher = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
+    counted = _Counted(Counter())
+    for number, document in enumerate(documents):
+        if not isinstance(document, str):
+            raise CorpusError(f"document {number:,} is {type(document).__name__}, not str")
+        counted.documents += 1
+        try:
+            counted.bytes += len(document.encode("utf-8"))
+        except UnicodeEncodeError as error:
+            raise CorpusError(
+                f"document {number:,} has a lone surrogate at character {error.start:,}, which no UTF-8 text can hold: "
+                "read the text with errors='replace', or leave the document out"
+            ) from None
+        for pieces in _pieces_of(document, matcher, pretokenizer):
+            counted.pieces.update(pieces)
+        if progress is not None:
+            progress("bytes", counted.bytes, None)
+    if not counted.bytes:
+        what = "only empty documents" if counted.documents else "no documents"
+        raise CorpusError(f"there is nothing to train on: the corpus has {what}")
+    return counted
+
+
+def _pieces_of(document: str, matcher: Matcher, pretokenizer: PreTokenizer) -> Iterator[list[str]]:
+    for _, segment in matcher.split(document):
+        if isinstance(segment, str):
+            for stretch in stretches(segment, pretokenizer):
+                yield pretokenizer.pieces(stretch)
+
+
+def _base_tokens(pieces: Counter[str], recipe: Recipe) -> list[bytes]:
+    """The base tokens in the order of their ids."""
+    if recipe.unit == "byte":
+        return list(BYTES_BY_CHARACTER if recipe.id_order == "specials_first" else ALL_BYTES)
+    counts: Counter[str] = Counter()
+    for piece, count in pieces.items():
+        for character, times in Counter(piece).items():
+            counts[character] += times * count
+    if recipe.base_characters is not None:
+        lacking = sorted(set(counts) - recipe.base_characters)
+        if lacking:
+            raise TokenizerError(
+                f"base_characters lacks {len(lacking):,} characters of the training text: "
+                f"{', '.join(map(repr, lacking[:50]))}{', …' if len(lacking) > 50 else ''}; add them"
+            )
+        characters = set(recipe.base_characters)
+    else:
+        characters = set(counts)
+    characters |= recipe.initial_alphabet
+    if recipe.limit_alphabet is not None and len(characters) > recipe.limit_alphabet:
+        # What was asked for by name stays before what is merely frequent.
+        by_use = sorted(characters, key=lambda c: (c not in recipe.initial_alphabet, -counts[c], c))
+        characters = set(by_use[: recipe.limit_alphabet])
+    return [character.encode("utf-8") for character in sorted(characters)]
+
+
+def _as_base_ids(pieces: Counter[str], base: list[bytes], recipe: Recipe) -> Iterator[tuple[list[int] | bytes, int]]:
+    """(base ids, count) of every piece; characters that `limit_alphabet` left out cut it."""
+    if recipe.unit == "byte":
+        numbers = bytearray(256)
+        for number, byte in enumerate(base):
+            numbers[byte[0]] = number
+        for piece, count in pieces.items():
+            yield piece.encode("utf-8").translate(numbers), count
+        return
+    number_of = {token.decode("utf-8"): number for number, token in enumerate(base)}
+    for piece, count in pieces.items():
+        part: list[int] = []
+        for character in piece:
+            if (number := number_of.get(character)) is not None:
+                part.append(number)
+            elif part:
+                yield part, count
+                part = []
+        if part:
+            yield part, count
+
+
+def number_tokens(
+    base: list[bytes], merges: list[Merge] | list[tuple[int, int]], recipe: Recipe, special_tokens: tuple[str, ...]
+) -> BPEModel:
+    """Give every token its final id, by the recipe's order, from the trainer's numbers (base tokens, then merges)."""
+    texts = list(base)
+    for merge in merges:
+        texts.append(texts[merge[0]] + texts[merge[1]])
+    specials, bases, n = len(special_tokens), len(base), len(texts) + len(special_tokens)
+    first_base = specials if recipe.id_order == "specials_first" else 0
+    first_merge = bases + (0 if recipe.id_order in ("specials_last", "characters") else specials)
+    first_special = {"specials_first": 0, "bytes_first": bases}.get(recipe.id_order, n - specials)
+
+    def final(number: int) -> int:
+        return number + first_base if number < bases else number - bases + first_merge
+
+    tokens: list[bytes | None] = [None] * n
+    for number, text in enumerate(texts):
+        tokens[final(number)] = text
+    return BPEModel(
+        unit=recipe.unit,
+        tokens=tuple(tokens),
+        merges=tuple((final(merge[0]), final(merge[1])) for merge in merges),
+        merge_results=tuple(final(number) for number in range(bases, len(texts))),
+        pattern=recipe.pattern,
+        added_tokens=tuple(
+            AddedToken(content=token, id=first_special + number) for number, token in enumerate(special_tokens)
+        ),
+    )
+
+
+def _check_vocab_size(vocab_size: int, base: int, specials: int) -> int:
+    """How many merges there is room for."""
+    room = vocab_size - base - specials
+    if room < 0:
+        raise TokenizerError(
+            f"vocab_size is {vocab_size:,}, but {base:,} base tokens and {specials:,} special tokens need "
+            f"{base + specials:,} ids: ask for that many (no merges) or more"
+        )
+    return room
+
+
+def _plain_switches(recipe: Recipe) -> dict[str, Any]:
+    plain = asdict(recipe)
+    for switch in ("initial_alphabet", "base_characters"):
+        plain[switch] = None if plain[switch] is None else "".join(sorted(plain[switch]))
+    return plain
+
+
+def peak_memory() -> int | None:
+    """The most memory that this process has held so far, in bytes; `None` where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,76 @@
+"""The fingerprint: SHA-256 over one canonical text of what decides ids, so that one bit of difference shows.
+
+Version 1. A `character` tokenizer with the pattern `none` is the compact JSON `{"base_tokens":[…],"merges":[[l,r],…]}`;
+with another pattern, `"pattern"` follows. A byte-level tokenizer is the compact JSON of these keys, in this order:
+
+| key | value |
+| --- | --- |
+| `version` | 1 |
+| `tokens` | the raw bytes of every id in lower-case hex; `null` for added tokens and holes |
+| `added_tokens` | by id, `[id, content, flags…]`: of `special`, `lstrip`, `rstrip`, `single_word`, those that are set |
+| `rank_rule` | `bytes`: ranks are ids; `pair`: the merge list decides |
+| `merges` | `[[left id, right id], …]` by rank under the rule `pair`; absent under `bytes` |
+| `whole_piece` | whether a piece that is a token is taken whole; only where some token is unreachable without it |
+| `pattern` | the name of the pre-tokenizer, or its regular expression where it has no name |
+
+A merge list is dropped, and the rule is `bytes`, where the order of the tokens implies it: merging each token's bytes
+with lower ranks only gives it, or it is all splits of each token into two tokens, by token, then left, then right.
+Separators are `,` and `:`; characters outside ASCII are not escaped; the text is UTF-8.
+"""
+
+import hashlib
+import json
+
+from minigpt_tok.bpe.model import BPEModel
+from minigpt_tok.bpe.pretokenize import known_pattern_name
+from minigpt_tok.bpe.ranks import implied_merges, ranks_suffice, unreachable_ids
+
+FINGERPRINT_VERSION = 1
+
+
+def fingerprint(model: BPEModel) -> str:
+    """SHA-256 of `canonical_text(model)`, in lower-case hex."""
+    return hashlib.sha256(canonical_text(model).encode("utf-8")).hexdigest()
+
+
+def canonical_text(model: BPEModel) -> str:
+    """The text that is hashed: equal for two models exactly if they give the same ids by the same rules."""
+    if model.unit == "character":
+        return _compact(_character_form(model))
+    implied = implied_merges(model)
+    form: dict[str, object] = {
+        "version": FINGERPRINT_VERSION,
+        "tokens": [None if token is None else token.hex() for token in model.tokens],
+        "added_tokens": [
+            [
+                token.id,
+                token.content,
+                *(flag for flag in ("special", "lstrip", "rstrip", "single_word") if getattr(token, flag)),
+            ]
+            for token in sorted(model.added_tokens, key=lambda token: token.id)
+        ],
+    }
+    if ranks_suffice(model, implied):
+        form["rank_rule"] = "bytes"
+    else:
+        form["rank_rule"] = "pair"
+        form["merges"] = [list(pair) for pair in model.merges]
+    form["whole_piece"] = model.whole_piece and bool(unreachable_ids(model, implied))
+    form["pattern"] = known_pattern_name(model.pattern) or model.pattern
+    return _compact(form)
+
+
+def _character_form(model: BPEModel) -> dict[str, object]:
+    text = [(token or b"").decode("utf-8") for token in model.tokens]
+    made = set(model.merge_results)
+    form: dict[str, object] = {
+        "base_tokens": [token for id, token in enumerate(text) if id not in made],
+        "merges": [[text[left], text[right]] for left, right in model.merges],
+    }
+    if model.pattern != "none":
+        form["pattern"] = known_pattern_name(model.pattern) or model.pattern
+    return form
+
+
+def _compact(form: dict[str, object]) -> str:
+    return json.dumps(form, ensure_ascii=False, separators=(",", ":"))

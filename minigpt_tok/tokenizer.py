@@ -1,0 +1,428 @@
+"""The `Tokenizer`: an immutable value that turns text into ids and back, and knows its fingerprint."""
+
+import codecs
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, SupportsIndex
+
+import numpy as np
+
+from minigpt_tok import formats
+from minigpt_tok.bpe import renumber
+from minigpt_tok.bpe.added import SpecialTokens
+from minigpt_tok.bpe.encoder import Encoder
+from minigpt_tok.bpe.explain import Explanation, explain
+from minigpt_tok.bpe.model import BPEModel
+from minigpt_tok.bpe.ranks import merge_list
+from minigpt_tok.bpe.recipes import IdOrder
+from minigpt_tok.bpe.trainer import Training
+from minigpt_tok.errors import TokenizerError
+from minigpt_tok.files import StrPath
+from minigpt_tok.fingerprint import FINGERPRINT_VERSION, fingerprint
+
+Ids = Iterable[SupportsIndex]  # lists, NumPy arrays and torch tensors of ids, and their elements
+
+
+class TokenIds(NamedTuple):
+    """A batch as one flat array: the ids of text n are `ids[offsets[n]:offsets[n + 1]]`."""
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+
+class Tokenizer:
+    """A BPE tokenizer, byte-level or of characters. Make one with `train_tokenizer`, or `Tokenizer.load`.
+
+    Two tokenizers are equal if their fingerprints are. Instances are immutable, safe to share between threads, and
+    can be pickled; `encode` is a function of text and tokenizer alone.
+    """
+
+    def __init__(self, model: BPEModel, training: Training | None = None, name: str | None = None) -> None:
+        self._model = model
+        self._training = training
+        self._name = name
+
+    # What it is
+
+    @property
+    def model(self) -> BPEModel:
+        """The value that decides ids."""
+        return self._model
+
+    @property
+    def training(self) -> Training | None:
+        """The record of the training run, or `None` for a tokenizer that was not trained here."""
+        return self._training
+
+    @property
+    def unit(self) -> str:
+        """`byte` or `character`: what a base token is."""
+        return self._model.unit
+
+    @property
+    def pattern(self) -> str:
+        """The pre-tokenizer: a named pattern, or a regular expression."""
+        return self._model.pattern
+
+    @property
+    def vocab_size(self) -> int:
+        """The largest id plus one, special tokens included."""
+        return self._model.vocab_size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What ids are kept in: `uint16` for up to 65,536 ids, else `uint32`."""
+        return np.dtype(np.uint16 if self.vocab_size <= 1 << 16 else np.uint32)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over all that decides ids, 64 lower-case hex digits; see `minigpt_tok.fingerprint`."""
+        return fingerprint(self._model)
+
+    @property
+    def fingerprint_version(self) -> int:
+        """The version of the fingerprint's definition."""
+        return FINGERPRINT_VERSION
+
+    @cached_property
+    def special_tokens(self) -> dict[str, int]:
+        """Special token → id, by id."""
+        return {token.content: token.id for token in self._model.added_tokens if token.special}
+
+    @cached_property
+    def vocab(self) -> dict[int, Any]:
+        """Id → raw bytes (`bytes`); of a character tokenizer, id → `str`. Added tokens included, holes left out."""
+        raw = {id: token for id, token in enumerate(self._raw) if token is not None}
+        return {id: token.decode("utf-8") for id, token in raw.items()} if self.unit == "character" else raw
+
+    @cached_property
+    def merges(self) -> list[tuple[Any, Any]]:
+        """(left, right) by rank, as raw bytes (`bytes`); of a character tokenizer, as `str`.
+
+        Where the rank rule is by bytes, the merges that the order of the tokens implies.
+        """
+        return [(self.vocab[left], self.vocab[right]) for left, right, _ in merge_list(self._model)]
+
+    @cached_property
+    def learned_tokens(self) -> list[Any]:
+        """The tokens that merges made, in rank order: `bytes`, or `str` for characters."""
+        return [self.vocab[id] for id in dict.fromkeys(merged for _, _, merged in merge_list(self._model))]
+
+    @cached_property
+    def _raw(self) -> tuple[bytes | None, ...]:
+        raw = list(self._model.tokens)
+        for token in self._model.added_tokens:
+            raw[token.id] = token.content.encode("utf-8")
+        return tuple(raw)
+
+    def token_bytes(self, id: SupportsIndex) -> bytes:
+        """The raw bytes of one id; of an added token, its text in UTF-8.
+
+        Raises:
+            TokenizerError: there is no such id.
+        """
+        return self._raw_of(id)
+
+    @cached_property
+    def byte_lengths(self) -> np.ndarray:
+        """Bytes of text that each id stands for: int64 `(vocab_size,)`. Special tokens and holes: 0.
+
+        Summed over the ids of a text, this is the text's own size in UTF-8 (where no byte is dropped).
+        """
+        lengths = np.array([len(token) if token is not None else 0 for token in self._raw], dtype=np.int64)
+        lengths[list(self.special_tokens.values())] = 0
+        return lengths
+
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tokenizer) and (self._model == other._model or self.fingerprint == other.fingerprint)
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        name = f"{self._name!r}, " if self._name else ""
+        return (
+            f"<Tokenizer {name}{self.vocab_size:,} ids, {self.unit}, pattern {self.pattern}, {self.fingerprint[:12]}…>"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_model": self._model, "_training": self._training, "_name": self._name}
+
+    # Text to ids
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        return Encoder(self._model)
+
+    def encode(
+        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> list[int]:
+        """The ids of a text.
+
+        Args:
+            text: any text; the empty one has no ids.
+            allowed_special: special tokens (a set, or `"all"`) that become their id where they stand in the text.
+            disallowed_special: of the others, those (a set, or `"all"`) that raise; the rest are plain text. So a
+                page that mentions `<|endoftext|>` never becomes a boundary unless that is asked for.
+
+        Raises:
+            TokenizerError: a disallowed special, a lone surrogate, or characters that a character tokenizer lacks.
+        """
+        return self._encoder.encode(
+            _checked(text), allowed_special=allowed_special, disallowed_special=disallowed_special
+        )
+
+    def encode_to_numpy(
+        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> np.ndarray:
+        """As `encode`, into an array `(n_tokens,)` of `dtype`."""
+        ids = self.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+        return np.array(ids, dtype=self.dtype)
+
+    def encode_batch(
+        self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> list[list[int]]:
+        """The ids of each text, as `encode` gives them one by one."""
+        return [
+            self.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+            for text in _checked_batch(texts)
+        ]
+
+    def encode_batch_to_numpy(
+        self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> TokenIds:
+        """As `encode_batch`, flat: ids `(n_tokens,)` of `dtype`, offsets int64 `(n_texts + 1,)`, from 0."""
+        arrays = [
+            self.encode_to_numpy(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+            for text in _checked_batch(texts)
+        ]
+        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+        np.cumsum([len(array) for array in arrays], out=offsets[1:])
+        return TokenIds(np.concatenate([np.empty(0, dtype=self.dtype), *arrays]), offsets)
+
+    def encode_iter(
+        self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> Iterator[int]:
+        """The ids of the joined texts, one by one: lines of a file, say, give the ids of the whole file.
+
+        Memory is bounded by the longest stretch of text without a place where the pattern is certain to cut.
+        """
+        return self._encoder.encode_iter(
+            _checked_batch(texts), allowed_special=allowed_special, disallowed_special=disallowed_special
+        )
+
+    def encode_with_offsets(
+        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids and, for each, (start, end) in characters of the text; part of a character counts as the whole."""
+        return self._encoder.encode_with_offsets(
+            _checked(text), allowed_special=allowed_special, disallowed_special=disallowed_special
+        )
+
+    def count(self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()) -> int:
+        """How many ids `encode` gives."""
+        return len(self.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special))
+
+    def tokens(
+        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> list[str]:
+        """The tokens of a text as a person would read them; bytes that are no character alone show as `\\xe6`."""
+        ids = self.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+        return [self._raw_of(id).decode("utf-8", "backslashreplace") for id in ids]
+
+    def explain(self, text: str) -> Explanation:
+        """Which alternative of the pattern cut each piece, and the merges inside it, one by one with their ranks."""
+        return explain(self._encoder, _checked(text))
+
+    # Ids to text
+
+    def _raw_of(self, id: SupportsIndex) -> bytes:
+        number = id.__index__()
+        raw = self._raw[number] if 0 <= number < len(self._raw) else None
+        if raw is None:
+            what = "is a hole in" if 0 <= number < len(self._raw) else "is outside"
+            raise TokenizerError(f"id {number} {what} the vocabulary of {self.vocab_size:,} ids")
+        return raw
+
+    def decode_bytes(self, ids: Ids, *, skip_special: bool = False) -> bytes:
+        """The raw bytes of all ids, joined: nothing is lost.
+
+        Raises:
+            TokenizerError: an id outside the vocabulary, or in a hole of it.
+        """
+        numbers = _as_list(ids)
+        if skip_special:
+            special = frozenset(self.special_tokens.values())
+            numbers = [id for id in numbers if id not in special]
+        raw = self._raw
+        try:
+            if min(numbers, default=0) >= 0:
+                return b"".join([raw[id] for id in numbers])  # type: ignore[misc]  # a hole raises TypeError
+        except (IndexError, TypeError):
+            pass
+        return b"".join([self._raw_of(id) for id in numbers])
+
+    def decode(self, ids: Ids, *, skip_special: bool = False, errors: str = "replace") -> str:
+        """The text of ids: their bytes joined, then decoded as UTF-8 once. `errors` as in `bytes.decode`."""
+        return self.decode_bytes(ids, skip_special=skip_special).decode("utf-8", errors)
+
+    def stream_decoder(self, *, skip_special: bool = False, errors: str = "replace") -> "StreamDecoder":
+        """Decodes ids as they come, never showing part of a character."""
+        return StreamDecoder(self, skip_special=skip_special, errors=errors)
+
+    # Other tokenizers from this one
+
+    def truncated(self, vocab_size: int) -> "Tokenizer":
+        """The tokenizer with fewer merges that training directly to `vocab_size` (specials counted) would have given.
+
+        Raises:
+            TokenizerError: the size is below the base tokens and specials, or above this one's.
+        """
+        model = renumber.truncated(self._model, vocab_size)
+        training = self._training
+        if training is not None:
+            training = training.truncated(len(model.merges), vocab_size)
+        return Tokenizer(model, training)
+
+    def with_id_order(self, order: IdOrder) -> "Tokenizer":
+        """The same pieces under other ids: `specials_first`, `bytes_first` or `specials_last`. A new fingerprint."""
+        return Tokenizer(renumber.with_id_order(self._model, order), self._training)
+
+    def with_special_tokens(self, special_tokens: Sequence[str]) -> "Tokenizer":
+        """The same with more special tokens, at the end of the vocabulary. A new fingerprint.
+
+        Raises:
+            TokenizerError: a token that cannot be a special, or is one already.
+        """
+        return Tokenizer(renumber.with_special_tokens(self._model, tuple(special_tokens)), self._training)
+
+    # Files
+
+    def save(self, path: StrPath) -> None:
+        """Write the own format, whole or not at all: a `tokenizer.json`, or `character_bpe` for characters.
+
+        Carries the fingerprint (checked when it is loaded) and the training record.
+        """
+        formats.save(path, self._model, self._training, self.fingerprint)
+
+    def to_json(self) -> str:
+        """The text that `save` writes."""
+        return formats.to_json(self._model, self._training, self.fingerprint)
+
+    @classmethod
+    def load(cls, path: StrPath) -> "Tokenizer":
+        """Read a tokenizer file of any known format, recognised by what is in it.
+
+        Raises:
+            FormatError: it is of no known format, damaged, or edited since it was saved.
+        """
+        return cls._from_loaded(formats.load(path))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tokenizer":
+        """Back from `to_json`."""
+        return cls._from_loaded(formats.from_json(text, "the text"))
+
+    @classmethod
+    def _from_loaded(cls, loaded: formats.Loaded) -> "Tokenizer":
+        tokenizer = cls(loaded.model, loaded.training, loaded.name)
+        formats.check_fingerprint(loaded, tokenizer.fingerprint)
+        return tokenizer
+
+    @classmethod
+    def from_vocab_and_merges(
+        cls,
+        vocab: Mapping[int, bytes],
+        merges: Sequence[tuple[bytes, bytes]],
+        special_tokens: Sequence[str] = (),
+        pattern: str = "gpt2",
+    ) -> "Tokenizer":
+        """From the CS336 form. Specials that `vocab` lacks are added at its end.
+
+        Raises:
+            FormatError: ids with a gap, a token twice, or a merge that the vocabulary lacks.
+        """
+        return cls(formats.cs336.to_model(vocab, merges, special_tokens, pattern))
+
+    def to_vocab_and_merges(self) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
+        """The CS336 form: id → raw bytes (specials as their text), and the merges by rank."""
+        return formats.cs336.from_model(self._model)
+
+    @classmethod
+    def from_gpt2(cls, vocab_json: StrPath, merges_txt: StrPath) -> "Tokenizer":
+        """From GPT-2's two files, `vocab.json` or `encoder.json`, and `merges.txt` or `vocab.bpe`."""
+        return cls(formats.gpt2.load(vocab_json, merges_txt))
+
+    def to_gpt2(self, folder: StrPath) -> None:
+        """Write `vocab.json` and `merges.txt` into a folder."""
+        formats.gpt2.save(folder, self._model)
+
+    @classmethod
+    def from_hf_json(cls, path: StrPath) -> "Tokenizer":
+        """From a Hugging Face `tokenizer.json` with a byte-level BPE model."""
+        return cls._from_loaded(formats.hf_json.load(path))
+
+    def to_hf_json(self, path: StrPath) -> None:
+        """Write a `tokenizer.json` that Hugging Face's `tokenizers` loads, with the same ids."""
+        formats.hf_json.save(path, self._model, self._training, self.fingerprint)
+
+    @classmethod
+    def from_tiktoken(
+        cls, path: StrPath, *, pattern: str, special_tokens: Mapping[str, int] | None = None
+    ) -> "Tokenizer":
+        """From a `.tiktoken` file of ranks, which names neither its pattern nor its specials."""
+        return cls(formats.tiktoken.load(path, pattern, special_tokens or {}))
+
+    def to_tiktoken(self, path: StrPath) -> None:
+        """Write a `.tiktoken` file of ranks (without pattern and specials, which the form cannot hold)."""
+        formats.tiktoken.save(path, self._model)
+
+
+class StreamDecoder:
+    """Feed it ids, get text; bytes of an incomplete character are held back until it is complete."""
+
+    def __init__(self, tokenizer: Tokenizer, *, skip_special: bool = False, errors: str = "replace") -> None:
+        self._tokenizer = tokenizer
+        self._skip_special = skip_special
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
+
+    def feed(self, ids: Ids | SupportsIndex) -> str:
+        """The text that one id or several complete; may be empty."""
+        if hasattr(ids, "__index__") and not getattr(ids, "shape", ()):
+            ids = [ids]  # type: ignore[list-item]
+        return self._decoder.decode(self._tokenizer.decode_bytes(ids, skip_special=self._skip_special))  # type: ignore[arg-type]
+
+    def finish(self) -> str:
+        """What is left: an incomplete character, by the rule for errors. The decoder may be used again."""
+        rest = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return rest
+
+
+def _checked(text: str) -> str:
+    if not isinstance(text, str):
+        raise TokenizerError(f"text is {type(text).__name__}, not str; decode bytes first, e.g. data.decode('utf-8')")
+    return text
+
+
+def _checked_batch(texts: Iterable[str]) -> Iterable[str]:
+    if isinstance(texts, str):
+        raise TokenizerError("texts is one str; pass a list of texts, or call encode")
+    return texts
+
+
+def _as_list(ids: Ids) -> list[int]:
+    if hasattr(ids, "tolist"):  # arrays and tensors: one call instead of one object each
+        if getattr(ids, "ndim", 1) != 1:
+            raise TokenizerError(f"ids have the shape {tuple(ids.shape)}; decode one sequence at a time")  # type: ignore[attr-defined]
+        plain = ids.tolist()
+        if any(type(id) is not int for id in plain):
+            raise TokenizerError(f"ids are {getattr(ids, 'dtype', 'not integers')}, not integers")
+        return plain  # type: ignore[no-any-return]
+    try:
+        return [id.__index__() for id in ids]
+    except (AttributeError, TypeError):
+        raise TokenizerError("ids are not all integers") from None
