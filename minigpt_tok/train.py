@@ -1,0 +1,52 @@
+"""`train_tokenizer`: from any corpus to a `Tokenizer`."""
+
+from collections.abc import Collection
+from typing import Any, Literal
+
+from minigpt_tok.bpe.recipes import CHAT_TOKENS, get_recipe
+from minigpt_tok.bpe.trainer import Progress, train_model
+from minigpt_tok.data.corpora import open_corpus
+from minigpt_tok.errors import TokenizerError
+from minigpt_tok.tokenizer import Tokenizer
+
+
+def train_tokenizer(
+    corpus: Any,
+    vocab_size: int,
+    recipe: str = "hf",
+    special_tokens: Collection[str] | Literal["chat"] = (),
+    *,
+    max_documents: int | None = None,
+    max_bytes: int | None = None,
+    progress: Progress | None = None,
+    **switches: Any,
+) -> Tokenizer:
+    """Train a BPE tokenizer on the train split of a corpus.
+
+    Args:
+        corpus: a path, a list of paths, the name of a corpus, a `datasets.Dataset`, or an iterable of `str`, each of
+            which is a document. No merge learns across documents.
+        vocab_size: ids in all, special tokens included.
+        recipe: `hf` (as Hugging Face's `BpeTrainer`), `cs336`, `readable` or `character`.
+        special_tokens: none unless given; `"chat"` reserves `<|endoftext|>` and seven chat tokens. Where they stand in
+            the text they split it, and nothing is learned from them.
+        max_documents, max_bytes: take no more than this of the corpus.
+        progress: called with the stage (`"bytes"`, `"merges"`), how much of it is done, and of how much if known.
+        switches: the recipe's switches set otherwise, by their names in `bpe.recipes.Recipe`: `pattern`, `tie`,
+            `id_order`, `min_frequency`, `max_token_length`, …
+
+    Returns:
+        The tokenizer, with the record of its training as `.training`.
+
+    Raises:
+        TokenizerError: an argument that cannot be, by its name.
+        CorpusError: the corpus cannot be found or read, or has nothing in it.
+    """
+    settings = get_recipe(recipe, **switches)
+    if isinstance(special_tokens, str):
+        if special_tokens != "chat":
+            raise TokenizerError(f"special_tokens is the string {special_tokens!r}; pass a list, or 'chat'")
+        special_tokens = CHAT_TOKENS
+    documents = open_corpus(corpus, max_documents=max_documents, max_bytes=max_bytes).splits["train"]
+    model, training = train_model(documents, vocab_size, settings, tuple(special_tokens), progress=progress)
+    return Tokenizer(model, training)
