@@ -146,7 +146,8 @@ class Encoder:
             base = self._base_ids(self._units(piece))
         except KeyError:
             raise self._complaint(piece) from None
-        ids, steps = base, []
+        ids = base
+        steps: list[Step] = []
         while True:
             candidates = [
                 (merge[0], place, merge[1])

@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from minigpt_tok.bpe.unicode_classes import RANGES
 from minigpt_tok.errors import TokenizerError
@@ -222,33 +222,50 @@ PATTERNS: dict[str, str] = {
 }
 """The named patterns' published regular expressions. `none`, which does not cut, has no expression."""
 
-_OTHER_SPELLINGS: dict[str, tuple[str, ...]] = {
-    "gpt2": (
-        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-        r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
-    ),
-}
 # What tiktoken 0.5 to 0.8 had for cl100k, and minbpe and nanochat took over.
-_HEAD, _TAIL = (
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|",
-    r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
-)
-for _name, _most in (("digits1", ""), ("digits2", "{1,2}"), ("llama3", "{1,3}")):
-    _OTHER_SPELLINGS[_name] = (rf"{_HEAD}\p{{N}}{_most}{_TAIL}",)
+_HEAD = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}"
+_TAIL = r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 
-_NAME_OF_EXPRESSION = {expression: name for name, expression in PATTERNS.items()} | {
-    expression: name for name, expressions in _OTHER_SPELLINGS.items() for expression in expressions
+_OTHER_SPELLINGS = {
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
+    f"{_HEAD}{_TAIL}": "digits1",
+    f"{_HEAD}{{1,2}}{_TAIL}": "digits2",
+    f"{_HEAD}{{1,3}}{_TAIL}": "llama3",
 }
 
+# In the Ruby syntax of Hugging Face's engine, Oniguruma, `{1,3}+` is no possessive repeat but one or more of `{1,3}`:
+# numbers of any length. So cl100k needs another spelling there, which tiktoken's engine reads alike.
+_ONIGURUMA_SPELLINGS = {
+    "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s+\z|\s*[\r\n]|\s+(?!\S)|\s",
+}
 
-def known_pattern_name(expression: str) -> str | None:
+_NAME_OF_EXPRESSION = (
+    {expression: name for name, expression in PATTERNS.items()}
+    | {expression: name for name, expression in _ONIGURUMA_SPELLINGS.items()}
+    | _OTHER_SPELLINGS
+)
+
+
+def known_pattern_name(expression: str, *, engine: Literal["tiktoken", "oniguruma"] = "tiktoken") -> str | None:
     """The name of the pattern that a published regular expression spells, or None.
 
     Only spellings that cut every string alike have the same name: the expression that tiktoken once gave for cl100k is
-    `llama3` here, since today's cuts white space at the end of a text elsewhere.
+    `llama3` here, since today's cuts white space at the end of a text elsewhere. `engine` is the one that the
+    expression was written for, `oniguruma` for one from a `tokenizer.json`; both read all spellings alike but today's
+    of cl100k, which has no name in Oniguruma's reading.
     """
-    return _NAME_OF_EXPRESSION.get(expression)
+    name = _NAME_OF_EXPRESSION.get(expression)
+    if engine == "oniguruma" and name in _ONIGURUMA_SPELLINGS and expression != _ONIGURUMA_SPELLINGS[name]:
+        return None
+    return name
+
+
+def oniguruma_expression(name: str) -> str:
+    """A spelling of a named pattern that Hugging Face's engine reads as we do: what a `tokenizer.json` should hold."""
+    return _ONIGURUMA_SPELLINGS.get(name, PATTERNS[name])
 
 
 # --- Classes spelled out as ranges -------------------------------------------------------------------------------
@@ -406,7 +423,8 @@ class _Custom(PreTokenizer):
     """Any other regular expression, run by the `regex` package.
 
     Text between two matches is a piece of its own, as is each match: what Hugging Face calls Split, "isolated"
-    (tiktoken would drop the text between). So pieces join back to the text whatever the expression.
+    (tiktoken would drop the text between). So pieces join back to the text whatever the expression. How long it takes
+    is up to the expression.
     """
 
     name = None
@@ -429,7 +447,7 @@ class _Custom(PreTokenizer):
             f"{regex.__version__} cuts by it, with its own version of Unicode: another version of the package may give "
             f"other ids. The patterns {_names()} do not depend on it",
             UnicodeVersionWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         self.expression = expression
 
@@ -444,14 +462,20 @@ class _Custom(PreTokenizer):
 
     def _spans(self, text: str) -> Iterator[tuple[int, int, bool]]:
         """Start, end and whether the expression matched there, for each piece; an empty match only cuts."""
-        done = 0
-        for match in self._compiled.finditer(text):
-            start, end = match.span()
-            if done < start:
-                yield done, start, False
-            if start < end:
-                yield start, end, True
-            done = end
+        done = search_from = 0
+        while search_from <= len(text):
+            for match in self._compiled.finditer(text, search_from):
+                start, end = match.span()
+                if done < start:
+                    yield done, start, False
+                if start < end:
+                    yield start, end, True
+                done = end
+                if start == end:  # The next match may begin at the next character only, as in Oniguruma.
+                    search_from = end + 1
+                    break
+            else:
+                break
         if done < len(text):
             yield done, len(text), False
 
@@ -469,7 +493,9 @@ def get_pretokenizer(pattern: str) -> PreTokenizer:
     name = pattern if pattern in PATTERNS else known_pattern_name(pattern)
     if name is not None:
         return _Named(name) if name == pattern else get_pretokenizer(name)
-    if re.fullmatch(r"[\w-]*", pattern):
+    if not pattern:
+        raise TokenizerError(f"the pattern is empty; to cut nothing use {NO_CUT!r}, else one of {_names()}")
+    if re.fullmatch(r"[\w-]+", pattern):
         raise TokenizerError(
             f"{pattern!r} is no pattern's name; the names are {_names()}. To cut at this very word, write the regular "
             f"expression '(?:{pattern})'"

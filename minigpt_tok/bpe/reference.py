@@ -2,7 +2,7 @@
 
     >>> pieces = [(b"hug", 2), (b"pug", 1), (b"hugs", 1)]      # any sequences of base ids: here the bytes are the ids
     >>> learned = train_merges(pieces, ALL_BYTES, Stop(merges=3, min_frequency=1))
-    >>> [(merge.left, merge.right, merge.count) for merge in learned.merges]            # ug = 256, hug = 257
+    >>> [(merge.left, merge.right, merge.occurrences) for merge in learned.merges]            # ug = 256, hug = 257
     [(117, 103, 4), (104, 256, 3), (112, 256, 1)]
 
 Training keeps every piece as a chain of tokens and, for every pair of neighbours, where it occurs. A merge therefore
@@ -27,7 +27,7 @@ class Merge(NamedTuple):
 
     left: int
     right: int
-    count: int  # how often the pair occurred when it was chosen
+    occurrences: int  # how often the pair occurred when it was chosen
     tokens_after: int  # tokens of the whole training text once it was made
 
 

@@ -114,7 +114,7 @@ def train_model(
         threads=1,
         stopped=learned.stopped,
         base_tokens=learned.base_tokens,
-        counts=tuple(merge.count for merge in learned.merges),
+        counts=tuple(merge.occurrences for merge in learned.merges),
         curve=tuple(merge.tokens_after for merge in learned.merges),
     )
     return number_tokens(base, learned.merges, recipe, special_tokens), record
@@ -191,11 +191,9 @@ def _base_tokens(pieces: Counter[str], recipe: Recipe) -> list[bytes]:
 def _as_base_ids(pieces: Counter[str], base: list[bytes], recipe: Recipe) -> Iterator[tuple[list[int] | bytes, int]]:
     """(base ids, count) of every piece; characters that `limit_alphabet` left out cut it."""
     if recipe.unit == "byte":
-        numbers = bytearray(256)
-        for number, byte in enumerate(base):
-            numbers[byte[0]] = number
+        table = bytes(base.index(byte) for byte in ALL_BYTES)
         for piece, count in pieces.items():
-            yield piece.encode("utf-8").translate(numbers), count
+            yield piece.encode("utf-8").translate(table), count
         return
     number_of = {token.decode("utf-8"): number for number, token in enumerate(base)}
     for piece, count in pieces.items():

@@ -18,9 +18,9 @@ def to_model(
         FormatError: ids with a gap, a token twice, or a merge that the vocabulary lacks.
     """
     source = "the vocabulary"
-    for id, token in vocab.items():
-        if not isinstance(token, bytes) or not token:
-            raise FormatError(f"{source}: id {id!r} is {token!r}, not bytes")
+    for id, raw in vocab.items():
+        if not isinstance(raw, bytes) or not raw:
+            raise FormatError(f"{source}: id {id!r} is {raw!r}, not bytes")
     tokens = tokens_by_id(vocab, source)
     specials = {token.encode("utf-8"): token for token in dict.fromkeys(special_tokens)}
     added = []
