@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,11 +38,8 @@ BATCH_BYTES = 1 << 20  # of text; a batch ends with the document that reaches it
 _INLINE_BATCHES = 4  # up to so many batches in all, starting processes costs more than it saves
 
 
-class Progress(Protocol):
-    """Called after each batch: the bytes of text done in all splits, about how many there are, and the split."""
-
-    def __call__(self, bytes_done: int, bytes_total: int | None, split: str) -> None:
-        """`bytes_total` is `None` where the corpus does not know it beforehand."""
+# Called after each batch with the split, the bytes of text done in all splits, and about how many there are if known.
+Progress = Callable[[str, int, int | None], None]
 
 
 class EncodedBatch(NamedTuple):
@@ -80,7 +77,7 @@ def encode_corpus(
         workers: processes; `None` for all cores, 1 for none beside this one. A small corpus is encoded here.
         executor: encodes the batches instead of local processes: any of `concurrent.futures`' kind, on a cluster say.
         overwrite: replace what another tokenizer made in `out_dir`.
-        progress: called as the work goes on.
+        progress: called after each batch with the split, the bytes of text done in all splits, and of about how many.
         command: what to name in the files as their maker.
 
     Returns:
@@ -248,7 +245,7 @@ class _Reporter:
         self._progress, self._before, self._total, self._split = progress, before, total, split
 
     def __call__(self, bytes_in_split: int) -> None:
-        self._progress(self._before + bytes_in_split, self._total, self._split)
+        self._progress(self._split, self._before + bytes_in_split, self._total)
 
 
 # Batches and workers

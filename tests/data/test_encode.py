@@ -208,10 +208,10 @@ def test_progress_is_in_bytes_over_all_splits(tmp_path, tokenizer, many_texts, m
     calls = []
     corpus = {"train": many_texts, "test": many_texts[:50]}
     encode_corpus(corpus, tokenizer, tmp_path, workers=1, progress=lambda *call: calls.append(call))
-    done = [bytes_done for bytes_done, _, _ in calls]
+    done = [bytes_done for _, bytes_done, _ in calls]
     assert done == sorted(done)
     assert done[-1] == sum(len(text.encode()) for split in corpus.values() for text in split)
-    assert [split for _, _, split in calls] == sorted((split for _, _, split in calls), reverse=True)
+    assert [split for split, _, _ in calls] == sorted((split for split, _, _ in calls), reverse=True)
     assert len(calls) > 20
 
 
