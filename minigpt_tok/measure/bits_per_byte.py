@@ -100,7 +100,7 @@ def bits_per_byte(
 
     ends = np.asarray(split.document_ends, dtype=np.int64)
     sequence_ends = ends if own_context else ends[-1:]
-    separator = _separator(split, tokenizer)
+    separator = split.metadata.separator_id
     windows = plan_windows(sequence_ends, block, step, preceded=separator is not None).part(number, count)
     special = np.zeros(tokenizer.vocab_size, dtype=bool)
     special[list(tokenizer.special_tokens.values())] = not count_special  # these are left out of the sum
@@ -132,12 +132,13 @@ def bits_per_byte(
         block_size=block,
         stride=step,
         own_context=own_context,
-        separator=None if separator is None else tokenizer.token_bytes(separator).decode("utf-8"),
+        separator=None if separator is None else split.metadata.separator,
         count_special=count_special,
         vocab_size=tokenizer.vocab_size,
         fingerprint=tokenizer.fingerprint,
         corpus=split.metadata.corpus,
         split=split.metadata.split,
+        text_sha256=split.metadata.text_sha256,
     )
     if count == 1 and not score.is_complete:  # a fault of this function, which must not pass for a score
         raise DataError(f"{split_name(split)}: {scored:,} tokens were scored, but the text has {text.tokens:,}")
@@ -246,16 +247,6 @@ def _opened(data: Any, tokenizer: Tokenizer) -> EncodedSplit:
     split = cast(EncodedSplit, getattr(data, "id_file", data))
     check_same_tokenizer(split, tokenizer)
     return split
-
-
-def _separator(split: EncodedSplit, tokenizer: Tokenizer) -> int | None:
-    """The id of the separator that stands after each document, or `None`."""
-    content = split.metadata.separator
-    if content is None:
-        return None
-    if content not in tokenizer.special_tokens:
-        raise DataError(f"{split_name(split)} names {content!r} as its separator, which is no special of the tokenizer")
-    return tokenizer.special_tokens[content]
 
 
 def _check_vocabulary(config: Any, tokenizer: Tokenizer) -> None:

@@ -35,6 +35,7 @@ class BitsPerByte:
         count_special: whether special tokens' bits are in the sum.
         vocab_size, fingerprint: of the tokenizer.
         corpus, split: what the text is.
+        text_sha256: of its documents, as the id file has it.
     """
 
     document_bits: np.ndarray
@@ -54,6 +55,7 @@ class BitsPerByte:
     fingerprint: str
     corpus: str
     split: str
+    text_sha256: str
 
     @property
     def is_complete(self) -> bool:
@@ -229,7 +231,7 @@ def paired_difference(
         raise DataError("there are no scores to compare")
     n_bytes = runs_a[0].document_bytes
     for run in [*runs_a, *runs_b]:
-        if not np.array_equal(run.document_bytes, n_bytes):
+        if run.text_sha256 != runs_a[0].text_sha256 or not np.array_equal(run.document_bytes, n_bytes):
             raise DataError(
                 f"{runs_a[0].corpus}, {runs_a[0].split} and {run.corpus}, {run.split} have different documents "
                 f"({len(n_bytes):,} and {run.documents:,}, {n_bytes.sum():,} and {run.bytes:,} bytes); a paired "

@@ -35,7 +35,7 @@ class EncodedSplit(Protocol):
 
     @property
     def metadata(self) -> Any:
-        """`fingerprint`, `corpus`, `split`, `separator` and what else the file says of itself."""
+        """An `IdFileMetadata`."""
         ...
 
 
@@ -66,11 +66,12 @@ def check_same_tokenizer(split: EncodedSplit, tokenizer: Tokenizer) -> None:
     Raises:
         TokenizerMismatchError: with both fingerprints.
     """
-    if split.metadata.fingerprint != tokenizer.fingerprint:
+    made_by = split.metadata.tokenizer_fingerprint
+    if made_by != tokenizer.fingerprint:
         raise TokenizerMismatchError(
-            f"the ids of {split_name(split)} were made with tokenizer {split.metadata.fingerprint}, but the tokenizer "
-            f"given is {tokenizer.fingerprint} ({tokenizer.vocab_size:,} ids): the same ids mean other text. Give the "
-            "tokenizer that made them, or encode the corpus again with this one"
+            f"the ids of {split_name(split)} were made with the tokenizer {made_by}, and this one is "
+            f"{tokenizer.fingerprint} ({tokenizer.vocab_size:,} ids): the same ids mean other text. Give the tokenizer "
+            "that made them, or encode the corpus again with this one"
         )
 
 

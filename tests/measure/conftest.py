@@ -1,5 +1,6 @@
 """Encoded splits in memory, with the parts of an id file that measuring reads, and tokenizers to make them with."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -26,7 +27,12 @@ def _encoded(documents: list[str], tokenizer: Tokenizer, separator: str | None =
         document_ends=np.cumsum([len(ids) for ids in lists]).astype(np.int64),
         document_bytes=np.array([len(document.encode()) for document in documents], dtype=np.int64),
         metadata=SimpleNamespace(
-            fingerprint=tokenizer.fingerprint, separator=separator, corpus="fake", split="validation"
+            tokenizer_fingerprint=tokenizer.fingerprint,
+            separator=separator or "",
+            separator_id=None if separator is None else tokenizer.special_tokens[separator],
+            corpus="fake",
+            split="validation",
+            text_sha256=hashlib.sha256("\0".join(documents).encode()).hexdigest(),
         ),
     )
 

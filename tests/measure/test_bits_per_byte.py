@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from minigpt_tok.data.encode import encode_corpus
+from minigpt_tok.data.id_file import IdFile
 from minigpt_tok.errors import DataError, ModelError, TokenizerMismatchError
 from minigpt_tok.measure.bits_per_byte import BitsPerByte, bits_per_byte, paired_difference
 
@@ -66,7 +69,7 @@ def by_definition(model, split, tokenizer, block: int, stride: int, *, own_conte
     ends = split.document_ends.tolist()
     begins = [0, *ends[:-1]] if own_context else [0]
     ends = ends if own_context else [ends[-1]]
-    separator = None if split.metadata.separator is None else tokenizer.special_tokens[split.metadata.separator]
+    separator = split.metadata.separator_id
     total = 0.0
     for begin, end in zip(begins, ends, strict=True):
         text = [int(id) for id in split.ids[begin:end]]
@@ -394,11 +397,11 @@ def test_paired_difference_across_tokenizers(encoded, byte_level, characters_of)
     assert several.seeds == (2, 3)
 
 
-def test_paired_difference_of_other_documents_is_refused(encoded, byte_level):
+@pytest.mark.parametrize("others", [STORIES[::-1], [story.swapcase() for story in STORIES], STORIES[:-1]])
+def test_paired_difference_of_other_documents_is_refused(encoded, byte_level, others):
     tokenizer = byte_level()
     a, b = (
-        bits_per_byte(Uniform(256), encoded(texts, tokenizer), tokenizer, block_size=8)
-        for texts in (STORIES, STORIES[::-1])
+        bits_per_byte(Uniform(256), encoded(texts, tokenizer), tokenizer, block_size=8) for texts in (STORIES, others)
     )
     with pytest.raises(DataError, match="same ones, in the same order"):
         paired_difference(a, b)
@@ -520,3 +523,35 @@ def test_parts_are_no_scores_until_joined(encoded, byte_level):
         BitsPerByte.joined([])
     assert "part of a score" in str(parts[0])
     assert "bits per byte" in str(BitsPerByte.joined(parts))
+
+
+def test_special_at_the_very_beginning_is_neither_predicted_nor_charged(encoded, byte_level):
+    tokenizer = byte_level(END)
+    split = encoded(["ab"], tokenizer)
+    split.ids = np.concatenate([np.array([tokenizer.special_tokens[END]], dtype=np.uint16), split.ids])
+    split.document_ends = split.document_ends + 1
+    plain = bits_per_byte(Uniform(257), split, tokenizer, block_size=4)
+    assert (plain.scored, plain.charged) == (2, 0)
+    assert plain.bits == pytest.approx(2 * math.log2(257), rel=1e-12)
+    assert bits_per_byte(Uniform(257), split, tokenizer, block_size=4, count_special=True).charged == 1
+
+
+def test_sum_over_documents_is_exact_so_their_order_cannot_matter(encoded, byte_level):
+    tokenizer = byte_level()
+    score = bits_per_byte(Uniform(256), encoded(["a", "b", "c"], tokenizer), tokenizer, block_size=4)
+    for bits in ([1e16, 1.0, 1.0], [1.0, 1e16, 1.0], [1.0, 1.0, 1e16]):
+        assert replace(score, document_bits=np.array(bits)).bits == 1e16 + 2
+
+
+def test_id_file_its_path_and_its_blocks_give_one_score(tmp_path, byte_level):
+    tokenizer = byte_level(END, merges=10, text=" ".join(STORIES))
+    texts = [story + str(number) for number, story in enumerate(STORIES)]
+    paths = encode_corpus({"train": texts}, tokenizer, tmp_path, workers=1)
+    model = WholeContext(tokenizer.vocab_size, 8)
+    score = bits_per_byte(model, paths["train"], tokenizer)
+    assert (score.corpus, score.split, score.separator) == ("texts", "train", END)
+    assert score.bits == bits_per_byte(model, str(paths["train"]), tokenizer).bits
+    assert score.bits == bits_per_byte(model, IdFile(paths["train"]), tokenizer).bits
+    assert score.bytes == sum(len(text.encode()) for text in texts)
+    without = encode_corpus({"train": texts}, tokenizer, tmp_path / "without", separator=None, workers=1)
+    assert bits_per_byte(model, without["train"], tokenizer).charged == 1
