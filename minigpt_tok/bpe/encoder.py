@@ -282,7 +282,8 @@ class Encoder:
 
         def found(left: np.ndarray, right: np.ndarray) -> np.ndarray:
             wanted = left.astype(np.int64) * size + right
-            return codes[np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)] == wanted
+            same: np.ndarray = codes[np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)] == wanted
+            return same
 
         return found
 
