@@ -5,27 +5,42 @@ from typing import Annotated, Literal
 
 import typer
 
+from minigpt_tok.data.splits import SPLITS, canonical_split
+
 RecipeName = Literal["hf", "cs336", "readable", "character"]
+Errors = Literal["strict", "replace", "ignore"]
+
+CORPUS_HELP = "A corpus name (pydocs, wikitext-2, wikitext-103, tinystories), or files, folders, globs."
+
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.", show_default=False)
 ]
-Inputs = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="INPUT...",
-        help="A corpus name (pydocs, wikitext-2, wikitext-103, tinystories), or files, folders, globs.",
-        show_default=False,
-    ),
-]
+Inputs = Annotated[list[str], typer.Argument(metavar="INPUT", help=CORPUS_HELP, show_default=False)]
 TokenizerFile = Annotated[
     Path,
     typer.Option("--tokenizer", "-t", metavar="TOKENIZER", help="The tokenizer's file.", show_default=False),
 ]
 MaxDocuments = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Take at most N documents of each split.", show_default=False)
+    int | None,
+    typer.Option(metavar="N", min=1, help="Take at most N documents (of each split, if there are any).", show_default=False),
 ]
 MaxBytes = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Take at most N bytes of each split, in whole documents.", show_default=False),
+    int | None, typer.Option(metavar="N", min=1, help="Likewise: as many whole documents as N bytes hold.", show_default=False)
+]
+DecodingErrors = Annotated[
+    Errors,
+    typer.Option("--errors", help="Where a file is not UTF-8: stop, put U+FFFD in its place, or leave it out (counted)."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", show_default=False)]
+
+
+def split_name(text: str) -> str:
+    """`train`, `validation` or `test`, for these and their other names (`val`, `valid`, `dev`).
+
+    Raises:
+        BadParameter: it is none of them.
+    """
+    split = canonical_split(text)
+    if split is None:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(SPLITS)}", param_hint="'--split'")
+    return split

@@ -87,7 +87,7 @@ def _failed(error: Exception, as_json: bool) -> int:
     if isinstance(error, TyperException) and not isinstance(error, MiniGPTTokError):
         _show_usage_error(error)
         message, status = error.format_message(), error.exit_code
-    elif (known := _message_of(error)) is not None:
+    elif (known := message_of(error)) is not None:
         message, status = known, FAILED
         _say(f"error: {message}")
     else:
@@ -103,7 +103,7 @@ def _failed(error: Exception, as_json: bool) -> int:
     return status
 
 
-def _message_of(error: Exception) -> str | None:
+def message_of(error: Exception) -> str | None:
     """The message for what a user can cause, else `None`."""
     if isinstance(error, MiniGPTTokError):
         return str(error)

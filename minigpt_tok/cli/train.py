@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from minigpt_tok.bpe.recipes import IdOrder, Tie
-from minigpt_tok.cli.options import AsJson, Inputs, MaxBytes, MaxDocuments, Overwrite, RecipeName
+from minigpt_tok.cli.options import AsJson, DecodingErrors, Inputs, MaxBytes, MaxDocuments, Overwrite, RecipeName
 from minigpt_tok.cli.printing import as_text, counted, lasted, print_facts, print_json, print_table, readable, sized
 from minigpt_tok.cli.progress import progress
 from minigpt_tok.data.corpora import Corpus, open_inputs
@@ -60,6 +60,7 @@ def train(
     ] = None,
     tie: Annotated[Tie | None, typer.Option(help="Which of several equally frequent pairs wins.", show_default=False)] = None,
     id_order: Annotated[IdOrder | None, typer.Option(help="How ids are numbered.", show_default=False)] = None,
+    errors: DecodingErrors = "strict",
     max_documents: MaxDocuments = None,
     max_bytes: MaxBytes = None,
     threads: Annotated[
@@ -96,7 +97,9 @@ def train(
     }
     _check_output(output, overwrite)
     _warn_of_held_out_files(inputs)
-    corpus = open_inputs(inputs, max_documents=max_documents, max_bytes=max_bytes, fractions={"train": 1.0})
+    corpus = open_inputs(
+        inputs, errors=errors, max_documents=max_documents, max_bytes=max_bytes, fractions={"train": 1.0}
+    )
     titles = {"bytes": "counting pieces", "merges": "merging"}
     with progress(titles, total_bytes=corpus.splits["train"].size_bytes) as report:
         tokenizer = train_tokenizer(corpus, vocab_size, recipe, special or [], progress=report, **switches)
