@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from minigpt_tok.errors import DataError, ModelError, TokenizerMismatchError
+from minigpt_tok.gpt.model import MiniGPT
 from minigpt_tok.measure.scores import BitsPerByte, PairedDifference, Scores, paired_difference
 from minigpt_tok.measure.token_text import (
     EncodedSplit,
@@ -188,17 +189,21 @@ def _batch_bits(
     """Bits of the wanted targets, in the order of `batch.wanted`: float64 `(wanted,)`."""
     if not batch.wanted.any():
         return np.zeros(0)
-    logits = model(torch.from_numpy(batch.inputs).to(device))
-    if logits.ndim != 3 or logits.shape[:2] != batch.inputs.shape or logits.shape[2] < vocab_size:
-        raise ModelError(
-            f"the model gives logits of shape {tuple(logits.shape)} for ids of shape {batch.inputs.shape}; expected "
-            f"({', '.join(map(str, batch.inputs.shape))}, {vocab_size}), a logit for every id of the tokenizer"
-        )
-    wanted = torch.from_numpy(batch.wanted).to(logits.device)
-    targets = torch.from_numpy(batch.targets[batch.wanted]).to(logits.device)
-    rows = logits[wanted]
-    step = max(1, _ELEMENTS // logits.shape[2])
-    nats = [_nats(rows[at : at + step, :vocab_size], targets[at : at + step]) for at in range(0, len(rows), step)]
+    inputs = torch.from_numpy(batch.inputs).to(device)
+    wanted = torch.from_numpy(batch.wanted).to(device)
+    targets = torch.from_numpy(batch.targets[batch.wanted]).to(device)
+    if isinstance(model, MiniGPT) and type(model).forward is MiniGPT.forward:
+        # The head is worked out where a token is scored, which with sliding windows is half of all places.
+        hidden = model.hidden(inputs)[wanted]
+        logits_of = model.head
+    else:
+        hidden = _checked_logits(model(inputs), batch, vocab_size)[wanted]
+        logits_of = torch.nn.Identity()
+    step = max(1, _ELEMENTS // vocab_size)
+    nats = [
+        _nats(logits_of(hidden[at : at + step])[:, :vocab_size], targets[at : at + step])
+        for at in range(0, len(targets), step)
+    ]
     bits = torch.cat(nats).numpy() / math.log(2)
     if np.isnan(bits).any():
         place = int(batch.places[batch.wanted][np.isnan(bits)][0])
@@ -207,6 +212,16 @@ def _batch_bits(
             f"{split_name(split)}; its weights are broken, or its precision overflows (score it in float32)"
         )
     return cast(np.ndarray, bits)
+
+
+def _checked_logits(logits: torch.Tensor, batch: _Batch, vocab_size: int) -> torch.Tensor:
+    shape = batch.inputs.shape
+    if logits.ndim != 3 or logits.shape[:2] != shape or logits.shape[2] < vocab_size:
+        raise ModelError(
+            f"the model gives logits of shape {tuple(logits.shape)} for ids of shape {shape}; expected "
+            f"({shape[0]}, {shape[1]}, {vocab_size}), a logit for every id of the tokenizer"
+        )
+    return logits
 
 
 def _nats(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from minigpt_tok.data.encode import encode_corpus
 from minigpt_tok.data.id_file import IdFile
 from minigpt_tok.errors import DataError, ModelError, TokenizerMismatchError
+from minigpt_tok.gpt.config import MiniGPTConfig
+from minigpt_tok.gpt.model import MiniGPT
 from minigpt_tok.measure.bits_per_byte import BitsPerByte, bits_per_byte, paired_difference
 
 END = "<|endoftext|>"
@@ -555,3 +557,21 @@ def test_id_file_its_path_and_its_blocks_give_one_score(tmp_path, byte_level):
     assert score.bytes == sum(len(text.encode()) for text in texts)
     without = encode_corpus({"train": texts}, tokenizer, tmp_path / "without", separator=None, workers=1)
     assert bits_per_byte(model, without["train"], tokenizer).charged == 1
+
+
+def test_minigpt_is_scored_as_any_other_callable(encoded, byte_level):
+    tokenizer = byte_level(END, merges=10, text=" ".join(STORIES))
+    split = encoded(STORIES, tokenizer, END)
+    torch.manual_seed(3)
+    shape = {"block_size": 12, "embedding_dim": 8, "num_heads": 2, "num_layers": 1, "dropout": 0.5}
+    model = MiniGPT(MiniGPTConfig(tokenizer.vocab_size, **shape, pad_vocab_to=64))
+    torch.nn.init.normal_(model.token_embedding.weight)  # as the weights begin, every id is about as likely
+    assert model.token_embedding.num_embeddings > tokenizer.vocab_size
+    score = bits_per_byte(model, split, tokenizer)
+    assert model.training
+    model.eval()
+    as_callable = bits_per_byte(lambda ids: model(ids), split, tokenizer, block_size=12)
+    assert score.bits == pytest.approx(as_callable.bits, rel=1e-6)
+    expected = by_definition(model, split, tokenizer, 12, 6, own_context=False, count_special=False)
+    assert score.bits == pytest.approx(expected, rel=1e-5)
+    assert score.bits_per_byte != pytest.approx(math.log2(tokenizer.vocab_size) * score.tokens / score.bytes, rel=0.05)
