@@ -7,8 +7,8 @@ from `unicode_classes.py`, and Python's own `re` runs the result. So pieces depe
 
 What it costs: about 40 MB/s of English on one core. Python's `re` finds a character up to U+FFFF in a bitmap but walks
 the ranges beyond one by one, which made whole texts five times slower. So the ranges end at U+FFFF, and in a text with
-characters beyond each of these is first replaced by one of its class (no pattern asks for more than the class): about
-15 MB/s. Nothing here is quadratic: no alternative gives back more than the run of characters that it has just taken.
+characters beyond each of these is first replaced by one of its class (no pattern asks for more than the class), at
+half the speed. Nothing here is quadratic: no alternative gives back more than the run that it has just taken.
 
 Every piece is non-empty and the pieces of a text join back to it.
 """
@@ -435,8 +435,9 @@ class _Custom(PreTokenizer):
     """Any other regular expression, run by the `regex` package.
 
     Text between two matches is a piece of its own, as is each match: what Hugging Face calls Split, "isolated"
-    (tiktoken would drop the text between). So pieces join back to the text whatever the expression. How long it takes
-    is up to the expression.
+    (tiktoken would drop the text between). So pieces join back to the text whatever the expression. What it means and
+    how long it takes is up to the `regex` package: `$`, for one, also matches before a last newline there, before any
+    newline in Hugging Face's engine, and at the very end alone in tiktoken's.
     """
 
     name = None
