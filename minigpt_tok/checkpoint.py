@@ -8,7 +8,7 @@ A checkpoint is a dict of plain types. These keys bind it to its tokenizer and i
 | `tokenizer_fingerprint_version` | the version of the fingerprint's definition |
 | `tokenizer` | the tokenizer itself, the text of `Tokenizer.to_json` |
 | `vocab_size` | its ids, special tokens included |
-| `data_fingerprint` | optional: SHA-256 of the ids that the model was trained on |
+| `data_fingerprint` | optional: SHA-256 of the ids that the model was trained on, see `minigpt_tok.data.identity` |
 | `embedding_rows` | optional, set by you: declares that the embedding is padded to so many rows |
 
 How the token embedding is found, and how padding is declared: `minigpt_tok.gpt.embedding_rows`.
@@ -24,24 +24,39 @@ How the token embedding is found, and how padding is declared: `minigpt_tok.gpt.
 
 import dataclasses
 import os
-import re
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from minigpt_tok.checkpoint_binding import (
+    DATA_KEY,
+    FINGERPRINT_KEY,
+    OWN_KEYS,
+    Bound,
+    bound_tokenizer,
+    embed,
+    mismatch,
+    unverified,
+)
 from minigpt_tok.checkpoint_files import read_checkpoint, refuse_other_types, write_checkpoint, write_safetensors
-from minigpt_tok.difference import difference
-from minigpt_tok.errors import FormatError, MiniGPTTokError, TokenizerMismatchError
+from minigpt_tok.data.id_file import IdFile
+from minigpt_tok.data.identity import data_fingerprint as fingerprint_of_data
+from minigpt_tok.data.identity import id_metadata
+from minigpt_tok.errors import FormatError, MiniGPTTokError, ModelError, TokenizerMismatchError
 from minigpt_tok.files import StrPath
-from minigpt_tok.fingerprint import FINGERPRINT_VERSION
-from minigpt_tok.gpt.embedding_rows import check_rows, embedding_rows
+from minigpt_tok.gpt.config import MiniGPTConfig
+from minigpt_tok.gpt.embedding_rows import check_rows, config_of, embedding_rows, state_of
+from minigpt_tok.gpt.model import MiniGPT
 from minigpt_tok.tokenizer import Tokenizer
 
 __all__ = [
+    "Check",
+    "CheckResult",
+    "check",
     "embed_fingerprint",
-    "embedding_rows",
+    "load_model",
     "read_checkpoint",
     "save_checkpoint",
     "save_safetensors",
@@ -51,11 +66,6 @@ __all__ = [
 ]
 
 Checkpoint = dict[str, Any]
-FINGERPRINT_KEY = "tokenizer_fingerprint"
-VERSION_KEY = "tokenizer_fingerprint_version"
-TOKENIZER_KEY = "tokenizer"
-VOCAB_SIZE_KEY = "vocab_size"
-DATA_KEY = "data_fingerprint"
 
 
 def embed_fingerprint(
@@ -75,32 +85,7 @@ def embed_fingerprint(
         TokenizerMismatchError: another tokenizer is embedded already.
         FormatError: a key of ours is in use for something else, or the tokenizer has no JSON form.
     """
-    return embed_text(checkpoint, tokenizer, tokenizer.to_json(), data_fingerprint)
-
-
-def embed_text(checkpoint: Checkpoint, tokenizer: Tokenizer, text: str, data_fingerprint: str | None) -> Checkpoint:
-    """As `embed_fingerprint`, with the tokenizer's JSON made beforehand, for whoever saves often."""
-    present = checkpoint.get(FINGERPRINT_KEY)
-    if present is not None and present != tokenizer.fingerprint:
-        raise TokenizerMismatchError(
-            f"the checkpoint carries the tokenizer {present} already, and {tokenizer.fingerprint} is to be embedded. If its "
-            f"model was trained anew on ids of that one, remove the key {FINGERPRINT_KEY!r} and {TOKENIZER_KEY!r} first"
-        )
-    values = {
-        FINGERPRINT_KEY: tokenizer.fingerprint,
-        VERSION_KEY: tokenizer.fingerprint_version,
-        TOKENIZER_KEY: text,
-        VOCAB_SIZE_KEY: tokenizer.vocab_size,
-        **({} if data_fingerprint is None else {DATA_KEY: data_fingerprint}),
-    }
-    if present is None:
-        for key in (TOKENIZER_KEY, VOCAB_SIZE_KEY):
-            if key in checkpoint and checkpoint[key] != values[key]:
-                raise FormatError(
-                    f"the checkpoint has a {key!r} of its own ({str(checkpoint[key])[:40]!r}), under the key that binds a "
-                    "checkpoint to its tokenizer: rename it"
-                )
-    checkpoint.update(values)
+    embed(checkpoint, tokenizer, tokenizer.to_json(), data_fingerprint)
     return checkpoint
 
 
@@ -120,18 +105,23 @@ def verify_checkpoint(
         FileNotFoundError: there is no such file.
     """
     content, where = _opened(checkpoint)
+    verify_content(content, tokenizer, where, allow_unverified=allow_unverified, stacklevel=3)
+
+
+def verify_content(
+    content: Mapping[str, Any], tokenizer: Tokenizer, where: str, *, allow_unverified: bool, stacklevel: int = 2
+) -> None:
+    """As `verify_checkpoint`, of a checkpoint that has been read from `where`."""
     bound = bound_tokenizer(content, where, like=tokenizer)
     if bound is None:
         if not allow_unverified:
             raise TokenizerMismatchError(
-                f"{where} has no tokenizer fingerprint, so nothing says with which tokenizer it was trained. If you know that "
-                "it was this one, pass allow_unverified=True, and save it again with embed_fingerprint"
+                f"{unverified(where)}. If you know that it was this one, pass allow_unverified=True, and save it again with "
+                "embed_fingerprint"
             )
-        warnings.warn(
-            f"{where} has no tokenizer fingerprint: taken as it is, since allow_unverified=True", stacklevel=2
-        )
+        warnings.warn(f"{unverified(where)}: taken as it is (allow_unverified=True)", stacklevel=stacklevel)
     elif bound.fingerprint != tokenizer.fingerprint:
-        raise _mismatch(where, bound, tokenizer, checkpoint)
+        raise mismatch(where, bound, tokenizer, "checkpoint" if where == _A_DICT else repr(where))
     check_rows(content, tokenizer.vocab_size, where)
 
 
@@ -141,111 +131,33 @@ def tokenizer_of(checkpoint: Mapping[str, Any] | StrPath) -> Tokenizer:
     Raises:
         TokenizerMismatchError: it carries none, or one that is damaged or edited.
         FormatError: the file is no checkpoint.
+        FileNotFoundError: there is no such file.
     """
     content, where = _opened(checkpoint)
+    return _own_tokenizer(content, where)
+
+
+def _own_tokenizer(content: Mapping[str, Any], where: str) -> Tokenizer:
     bound = bound_tokenizer(content, where)
     if bound is None or bound.tokenizer is None:
-        raise TokenizerMismatchError(
-            f"{where} {'has no tokenizer fingerprint' if bound is None else 'does not carry its tokenizer'}: give the "
-            "tokenizer's own file"
-        )
+        what = unverified(where) if bound is None else f"{where} does not carry its tokenizer, only its fingerprint"
+        raise TokenizerMismatchError(f"{what}: give the tokenizer's own file")
     return bound.tokenizer
 
 
-@dataclasses.dataclass(frozen=True)
-class Bound:
-    """What a checkpoint says of its tokenizer, checked; `tokenizer` is `None` if only the fingerprint is in it."""
-
-    fingerprint: str
-    tokenizer: Tokenizer | None
-
-
-def bound_tokenizer(checkpoint: Mapping[str, Any], where: str, like: Tokenizer | None = None) -> Bound | None:
-    """What a checkpoint says of its tokenizer; `None` if there is no fingerprint in it.
-
-    `like`: a tokenizer that is probably the same; if it is, byte for byte, nothing is parsed.
-
-    Raises:
-        TokenizerMismatchError: damaged or edited, or a version of the fingerprint that is not known here.
-    """
-    fingerprint = checkpoint.get(FINGERPRINT_KEY)
-    if fingerprint is None:
-        return None
-    if not isinstance(fingerprint, str) or re.fullmatch("[0-9a-f]{64}", fingerprint) is None:
-        raise _damaged(where, f"its fingerprint is {str(fingerprint)[:80]!r}, not a SHA-256")
-    version = checkpoint.get(VERSION_KEY, FINGERPRINT_VERSION)
-    if version != FINGERPRINT_VERSION:
-        raise TokenizerMismatchError(
-            f"{where} has a fingerprint of version {version}, and version {FINGERPRINT_VERSION} is known here: use the "
-            "release of minigpt-tok that wrote it, or a later one"
-        )
-    tokenizer = _inner_tokenizer(checkpoint, fingerprint, where, like)
-    known = tokenizer or (like if like is not None and like.fingerprint == fingerprint else None)
-    if VOCAB_SIZE_KEY in checkpoint and known is not None:
-        size = checkpoint[VOCAB_SIZE_KEY]
-        if type(size) is not int or size != known.vocab_size:
-            raise _damaged(where, f"it says vocab_size is {size!r}, and its tokenizer has {known.vocab_size:,} ids")
-    return Bound(fingerprint, tokenizer)
-
-
-def _inner_tokenizer(
-    checkpoint: Mapping[str, Any], fingerprint: str, where: str, like: Tokenizer | None
-) -> Tokenizer | None:
-    if TOKENIZER_KEY not in checkpoint:
-        return None
-    text = checkpoint[TOKENIZER_KEY]
-    if not isinstance(text, str):
-        raise _damaged(where, f"its tokenizer is {type(text).__name__}, not JSON text")
-    if like is not None and like.fingerprint == fingerprint and text == like.to_json():
-        return like
-    try:
-        tokenizer = Tokenizer.from_json(text)
-    except MiniGPTTokError as error:
-        raise _damaged(where, f"its tokenizer cannot be read ({error})") from None
-    if tokenizer.fingerprint != fingerprint:
-        raise _damaged(
-            where,
-            f"it says its tokenizer is {fingerprint}, and the tokenizer in it gives {tokenizer.fingerprint}",
-        )
-    return tokenizer
-
-
-def _damaged(where: str, why: str) -> TokenizerMismatchError:
-    return TokenizerMismatchError(f"{where}: damaged or edited: {why}. Take an earlier or original checkpoint")
-
-
-def _mismatch(where: str, bound: Bound, given: Tokenizer, checkpoint: object) -> TokenizerMismatchError:
-    lines = [
-        f"{where}: made with another tokenizer than the one given",
-        f"  the checkpoint's  {bound.fingerprint}",
-        f"  the one given     {given.fingerprint}",
-    ]
-    if bound.tokenizer is None:
-        lines.append(
-            "It does not carry its tokenizer, so what differs cannot be said. Give the tokenizer it was trained with"
-        )
-        return TokenizerMismatchError("\n".join(lines))
-    found = difference(bound.tokenizer, given, names=("the checkpoint's tokenizer", "the one given"))
-    first, *others = found.reasons
-    lines.append(f"First difference: {first}")
-    lines += [f"  also {reason}" for reason in others[:2]]
-    lines.append(f"{found.ids_sentence}.")
-    source = repr(os.fspath(checkpoint)) if isinstance(checkpoint, str | os.PathLike) else "checkpoint"
-    lines.append(f"To use this checkpoint, take its own tokenizer: minigpt_tok.checkpoint.tokenizer_of({source}).")
-    lines.append("To use the tokenizer given, train a model on ids that it made.")
-    return TokenizerMismatchError("\n".join(lines))
+_A_DICT = "the checkpoint"
 
 
 def _opened(checkpoint: Mapping[str, Any] | StrPath) -> tuple[Mapping[str, Any], str]:
     """The dict, and what to call it in messages."""
     if isinstance(checkpoint, Mapping):
-        return checkpoint, "the checkpoint"
+        return checkpoint, _A_DICT
     if not isinstance(checkpoint, str | os.PathLike):
         raise FormatError(f"a checkpoint is a dict or a path, not {type(checkpoint).__name__}")
     return read_checkpoint(checkpoint, mapped=True), os.fspath(checkpoint)
 
 
-# Plain PyTorch and safetensors
+# Models
 
 
 def save_checkpoint(
@@ -267,11 +179,10 @@ def save_checkpoint(
 
     Raises:
         TokenizerMismatchError: the model's embedding does not fit the tokenizer.
-        FormatError: a key that is ours, or of a type that is not plain.
+        FormatError: a key that is ours, or a value of a type that is not plain.
         OSError: it could not be written; an earlier file at `path` is still there.
     """
-    checkpoint = _model_checkpoint(model, tokenizer, data_fingerprint, more)
-    write_checkpoint(path, checkpoint)
+    write_checkpoint(path, _checkpoint_of(model, tokenizer, data_fingerprint, more))
 
 
 def save_safetensors(
@@ -287,12 +198,11 @@ def save_safetensors(
     `read_checkpoint` gives them back as a checkpoint. Arguments and errors as `save_checkpoint`; the model may be a
     state dict, and `more` is what JSON can hold.
     """
-    checkpoint = _model_checkpoint(model, tokenizer, data_fingerprint, more)
-    state = checkpoint.pop("state_dict")
-    write_safetensors(path, state, checkpoint)
+    checkpoint = _checkpoint_of(model, tokenizer, data_fingerprint, more)
+    write_safetensors(path, checkpoint.pop("state_dict"), checkpoint)
 
 
-def _model_checkpoint(
+def _checkpoint_of(
     model: torch.nn.Module | Mapping[str, torch.Tensor],
     tokenizer: Tokenizer,
     data_fingerprint: str | None,
@@ -306,9 +216,206 @@ def _model_checkpoint(
     else:
         checkpoint = {"state_dict": dict(model)}
     for key in more:
-        if key in checkpoint or key in (FINGERPRINT_KEY, VERSION_KEY, TOKENIZER_KEY, VOCAB_SIZE_KEY):
+        if key in checkpoint or key in OWN_KEYS:
             raise FormatError(f"the key {key!r} is written by this function itself: choose another name")
     checkpoint.update(more)
     check_rows(checkpoint, tokenizer.vocab_size, "the model")
     refuse_other_types(checkpoint)
     return embed_fingerprint(checkpoint, tokenizer, data_fingerprint=data_fingerprint)
+
+
+def load_model(
+    path: StrPath, tokenizer: Tokenizer | None = None, *, allow_unverified: bool = False
+) -> tuple[MiniGPT, Tokenizer]:
+    """Load a MiniGPT and its tokenizer from a checkpoint of Lightning, of `save_checkpoint` or of `save_safetensors`.
+
+    Args:
+        path: the checkpoint.
+        tokenizer: the one that will be used; checked. `None`: the one that the checkpoint carries.
+        allow_unverified: accept a checkpoint without a fingerprint for the tokenizer given, with a warning.
+
+    Returns:
+        The model, on the CPU and in evaluation mode, and the tokenizer. PyTorch's random state is as it was.
+
+    Raises:
+        TokenizerMismatchError: they do not belong together, or there is no tokenizer in it and none given.
+        FormatError: the file is no checkpoint of a MiniGPT.
+        ModelError: a configuration that this version does not know.
+        FileNotFoundError: there is no such file.
+    """
+    checkpoint, where = read_checkpoint(path), os.fspath(path)
+    if tokenizer is None:
+        tokenizer = _own_tokenizer(checkpoint, where)
+    verify_content(checkpoint, tokenizer, where, allow_unverified=allow_unverified, stacklevel=3)
+    if (plain := config_of(checkpoint)) is None:
+        raise FormatError(f"{where}: there is no configuration of a MiniGPT in it, so its model is another one")
+    try:
+        config = MiniGPTConfig.from_plain(plain)
+    except ModelError as error:
+        raise ModelError(f"{where}: {error}") from None
+    with torch.device("meta"):  # no memory, and no random numbers drawn, for weights that are replaced at once
+        model = MiniGPT(config)
+    try:
+        model.load_state_dict(_weights_of(checkpoint, where), assign=True)
+    except RuntimeError as error:
+        raise FormatError(f"{where}: its weights do not fit its configuration: {str(error)[:300]}") from None
+    return model.eval(), tokenizer
+
+
+def _weights_of(checkpoint: Mapping[str, Any], where: str) -> dict[str, torch.Tensor]:
+    """The MiniGPT's own weights, by its own names: without the prefix that a module around it gave them."""
+    state = state_of(checkpoint)
+    prefixes = [name.removesuffix("token_embedding.weight") for name in embedding_rows(state)]
+    if not prefixes:
+        raise FormatError(f"{where}: there is no token embedding among its weights, so its model is another one")
+    return {name[len(prefixes[0]) :]: value for name, value in state.items() if name.startswith(prefixes[0])}
+
+
+# Everything at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: `ok` is `None` where there was nothing to compare."""
+
+    name: str
+    ok: bool | None
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckResult:
+    """What `check` found; `str()` of it is a page to read.
+
+    Attributes:
+        path: of the checkpoint.
+        fingerprint: that it carries, or `None`.
+        checks: in the order in which they were made.
+    """
+
+    path: str
+    fingerprint: str | None
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing speaks against their belonging together."""
+        return all(item.ok is not False for item in self.checks)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {"ok": self.ok, **dataclasses.asdict(self)}
+
+    def __str__(self) -> str:
+        words = {True: "ok", False: "FAILED", None: "–"}
+        width = max(len(item.name) for item in self.checks)
+        lines = [self.path]
+        for item in self.checks:
+            first, *others = item.message.splitlines()
+            lines.append(f"  {words[item.ok]:<6}  {item.name:<{width}}  {first}")
+            lines += [f"  {'':<6}  {'':<{width}}  {line}" for line in others]
+        return "\n".join(lines)
+
+
+def check(path: StrPath, tokenizer: Tokenizer | StrPath | None = None, data: Any = None) -> CheckResult:
+    """Look at everything that binds a checkpoint to a tokenizer and to data, and list it.
+
+    Args:
+        path: the checkpoint.
+        tokenizer: one, or its file.
+        data: an id file, the folder of an encoded corpus, or whatever else `data.identity.id_metadata` takes.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        FormatError: the tokenizer's file is none.
+        DataError: there are no id files where `data` says.
+    """
+    where = os.fspath(path)
+    given = tokenizer if isinstance(tokenizer, Tokenizer | None) else Tokenizer.load(tokenizer)
+    files = {} if data is None else id_metadata(data)
+    try:
+        checkpoint = read_checkpoint(path, mapped=True)
+    except FormatError as error:
+        return CheckResult(where, None, (Check("file", False, str(error)),))
+    looked = _Looked(checkpoint, where, given)
+    found = [Check("file", True, "whole, of plain types only"), looked.fingerprint(), looked.tokenizer_inside()]
+    found.append(looked.rows())
+    if given is not None:
+        found.append(looked.tokenizer_given(given))
+    trained_on = None if data is None else checkpoint.get(DATA_KEY)
+    for name, metadata in files.items():
+        is_train = metadata.split == "train" or len(files) == 1
+        same = trained_on == fingerprint_of_data(data) if is_train and trained_on is not None else None
+        found.append(looked.data(name, metadata.split, same))
+    return CheckResult(where, None if looked.bound is None else looked.bound.fingerprint, tuple(found))
+
+
+class _Looked:
+    """A checkpoint that is being checked; each method is one check."""
+
+    def __init__(self, checkpoint: Mapping[str, Any], where: str, given: Tokenizer | None) -> None:
+        self.checkpoint = checkpoint
+        self.where = where
+        self.bound: Bound | None = None
+        self.damage: str | None = None
+        try:
+            self.bound = bound_tokenizer(checkpoint, where, like=given)
+        except TokenizerMismatchError as error:
+            self.damage = str(error)
+        self.known = given if self.bound is None or self.bound.tokenizer is None else self.bound.tokenizer
+
+    def fingerprint(self) -> Check:
+        value = self.checkpoint.get(FINGERPRINT_KEY)
+        return Check("fingerprint", value is not None, unverified(self.where) if value is None else str(value)[:80])
+
+    def tokenizer_inside(self) -> Check:
+        name = "tokenizer inside"
+        if self.damage is not None:
+            return Check(name, False, self.damage)
+        if self.bound is None or self.bound.tokenizer is None:
+            return Check(name, None, "none to compare with its fingerprint")
+        return Check(name, True, f"hashes to its fingerprint: {self.bound.tokenizer!r}")
+
+    def rows(self) -> Check:
+        name = "embedding rows"
+        rows = embedding_rows(state_of(self.checkpoint))
+        if not rows or self.known is None:
+            what = "no token embedding found by its name" if not rows else f"{rows}, and no tokenizer to compare with"
+            return Check(name, None, what)
+        try:
+            check_rows(self.checkpoint, self.known.vocab_size, self.where)
+        except MiniGPTTokError as error:
+            return Check(name, False, str(error))
+        shown = ", ".join(f"{rows:,} in {name}" for name, rows in rows.items())
+        return Check(name, True, f"{shown}, for {self.known.vocab_size:,} ids")
+
+    def tokenizer_given(self, given: Tokenizer) -> Check:
+        name = "tokenizer given"
+        if self.bound is None:
+            return Check(name, False, self._unknown())
+        if self.bound.fingerprint != given.fingerprint:
+            return Check(name, False, str(mismatch(self.where, self.bound, given, repr(self.where))))
+        return Check(name, True, "the one that the checkpoint was trained with")
+
+    def data(self, path: str, split: str, trained_on: bool | None) -> Check:
+        name = f"data {split}"
+        try:
+            made_by = IdFile(path).metadata.tokenizer_fingerprint
+        except FormatError as error:
+            return Check(name, False, str(error))
+        if self.bound is None:
+            return Check(name, False, self._unknown())
+        if made_by != self.bound.fingerprint:
+            return Check(
+                name,
+                False,
+                f"{path}: encoded with another tokenizer than the checkpoint's\n"
+                f"  the checkpoint's  {self.bound.fingerprint}\n"
+                f"  the ids'          {made_by}\n"
+                "Encode the corpus with the checkpoint's tokenizer, or name the data that belongs to it.",
+            )
+        words = {True: "; what it was trained on", False: "; not what it was trained on", None: ""}
+        return Check(name, True, f"{path}: encoded with the checkpoint's tokenizer{words[trained_on]}")
+
+    def _unknown(self) -> str:
+        return f"not established: {unverified(self.where) if self.damage is None else 'the checkpoint is damaged or edited'}"
