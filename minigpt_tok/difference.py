@@ -363,7 +363,10 @@ def _reasons(
             f"the pre-tokenizer: {_short(first.pattern)} in {names[0]}, {_short(second.pattern)} in {names[1]}"
         )
     reasons += _added_reasons(sides, names)
-    if first.model.unit == second.model.unit and first_merge is None:
+    base_moved = first.model.base_ids != second.model.base_ids and set(first.model.base_ids) == set(
+        second.model.base_ids
+    )
+    if first.model.unit == second.model.unit and (first_merge is None or base_moved):
         # Of ordinary tokens: where added tokens stand is said above.
         moved = (id for id in changed if any(side[id] is None or side[id][0] == "" for side in meanings))  # type: ignore[index]
         if (id := next(moved, None)) is not None:

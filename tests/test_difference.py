@@ -198,6 +198,13 @@ def test_only_the_numbering_differs():
     assert found.ids_changed > 200
 
 
+def test_a_numbering_that_differs_is_said_beside_a_merge_that_does():
+    found = difference(train(TEXT, 270), train(TEXT, 270, "cs336"))
+    assert found.reasons[0].startswith("the merge at rank")
+    assert found.reasons[1] == r"the numbering: id 0 is '!' in the first, '\x00' in the second"
+    assert not any("numbering" in reason for reason in difference(train(TEXT, 270), train(OTHER, 270)).reasons)
+
+
 def test_the_whole_piece_rule_differs_only_where_it_acts():
     # 'abcd' is made by no merge of the tokens below it: it is reached whole or not at all.
     tokens = (*ALL_BYTES, b"abcd")
