@@ -198,7 +198,7 @@ class PairedDifference:
     @property
     def is_shown(self) -> bool:
         """Whether the interval leaves no doubt which is better: it exists and does not contain 0."""
-        return self.interval is not None and not self.interval.contains(0.0)
+        return self.interval is not None and (self.interval.low > 0 or self.interval.high < 0)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
