@@ -30,7 +30,7 @@ p { margin: .4rem 0; max-width: 48rem; } .soft { color: var(--soft); }
 .wide { overflow-x: auto; border: 1px solid var(--line); border-radius: .4rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; width: 100%; }
 th, td { padding: .4rem .65rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th { vertical-align: bottom; font-weight: 600; color: var(--soft); } tr:last-child td { border-bottom: 0; }
+th { vertical-align: bottom; font-weight: 600; color: var(--soft); white-space: normal; } tr:last-child td { border-bottom: 0; }
 th:first-child, td:first-child, .facts td { text-align: left; } td:first-child { font-weight: 600; }
 tr.best td { background: var(--best); }
 .facts td { white-space: normal; overflow-wrap: anywhere; vertical-align: top; }
@@ -79,7 +79,7 @@ def comparison_page(comparison: Comparison) -> str:
         "<h2>Results</h2>",
         _results(comparison),
         *(f'<p class="soft">{_text(caveat)}</p>' for caveat in comparison.caveats),
-        "<h2>Curves</h2>",
+        "<h2>Scores and curves</h2>",
         '<div class="plots">',
         *(
             f"<figure>{to_svg(figure, name)}<figcaption>{_text(_CAPTIONS[name])}</figcaption></figure>"
@@ -121,7 +121,7 @@ def _results(comparison: Comparison) -> str:
     heads += ["lowest to highest of the seeds"] if several else []
     heads += [
         "bits per character",
-        "token perplexity (not comparable)",
+        "token perplexity, not comparable",
         "time",
         f"{AXES['bytes']}",
         "tokens seen",
@@ -157,7 +157,8 @@ def _compression(comparison: Comparison) -> str:
         "body",
         "embedding",
         "share of the embedding",
-        f"text in {comparison.block_size} tokens",
+        f"{comparison.block_size} tokens hold",
+        "in characters",
         "training FLOPs per byte",
         "attention FLOPs per byte",
     ]
@@ -170,12 +171,13 @@ def _compression(comparison: Comparison) -> str:
             f"{cut.bytes_per_token:.3f}",
             f"{cut.characters_per_token:.3f}",
             f"{cut.tokens_per_word:.3f}",
-            f"{cut.reduction_percent:.1f}%",
+            f"{round(cut.reduction_percent, 1) + 0.0:.1f}%",  # + 0.0: no minus before a zero
             f"{cut.renyi_efficiency:.3f}",
             short(entry.body_parameters),
             short(entry.embedding_parameters),
             f"{entry.embedding_share:.1%}{'' if entry.tied else ' (untied)'}",
-            f"{entry.window_bytes:,.0f} bytes, {entry.window_characters:,.0f} characters",
+            f"{entry.window_bytes:,.0f} bytes",
+            f"{entry.window_characters:,.0f}",
             short(entry.training_flops_per_byte),
             short(entry.attention_flops_per_byte),
         ]
