@@ -89,6 +89,8 @@ def _stand_in(ch: str) -> str:
 
 def _in_plane_0(text: str) -> str:
     """The text with stand-ins: of the same length, and the very object if it needs none."""
+    if _BEYOND_PLANE_0.search(text) is None:
+        return text
     return _BEYOND_PLANE_0.sub(lambda found: _stand_in(found[0]), text)
 
 

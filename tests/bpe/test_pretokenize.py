@@ -10,7 +10,7 @@ from itertools import product
 
 import pytest
 import tiktoken
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
@@ -242,6 +242,7 @@ any_text = st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.characters()), max_
 any_name = st.sampled_from((*NAMES, "none"))
 
 
+@settings(deadline=None)
 @given(any_name, any_text)
 @example("gpt2", "")
 @example("none", "")
@@ -252,6 +253,7 @@ def test_pieces_join_back_and_none_is_empty(name, text):
     assert all(pieces)
 
 
+@settings(deadline=None)
 @given(any_name, any_text)
 def test_explain_gives_the_same_pieces_with_a_label_each(name, text):
     explained = get_pretokenizer(name).explain(text)
@@ -259,6 +261,7 @@ def test_explain_gives_the_same_pieces_with_a_label_each(name, text):
     assert all(label for _, label in explained)
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(NAMES),
     st.text(
@@ -279,6 +282,7 @@ def test_white_space_before_a_word_gives_up_its_last_character(name, run, word):
         assert (before, last) == (run[-1], word)
 
 
+@settings(deadline=None)
 @given(any_name, any_text, any_text)
 def test_a_certain_cut_cuts_whatever_lies_around_it(name, left, right):
     pretokenizer = get_pretokenizer(name)
@@ -289,14 +293,15 @@ def test_a_certain_cut_cuts_whatever_lies_around_it(name, left, right):
 @pytest.mark.parametrize("name", NAMES)
 def test_certain_cuts_hold_around_every_pair_of_kinds(name):
     pretokenizer = get_pretokenizer(name)
-    rest = ["", *KINDS, "re", "'r", "!\n", "77", " \n"]
-    for before, after in product((*KINDS, "e", "r"), repeat=2):
+    rest = ["", *KINDS, "e", "re", "'r", "!\n", "77", " \n"]
+    for before, after in product((*KINDS, "e", "r", "s"), repeat=2):
         if pretokenizer.is_certain_cut(before, after):
             for left, right in product([some + before for some in rest], [after + some for some in rest]):
                 apart = pretokenizer.pieces(left) + pretokenizer.pieces(right)
                 assert pretokenizer.pieces(left + right) == apart, (left, right)
 
 
+@settings(deadline=None)
 @given(any_name, any_text)
 def test_the_last_certain_cut_is_the_last_pair_that_is_certain(name, text):
     pretokenizer = get_pretokenizer(name)
@@ -463,6 +468,7 @@ def test_custom_expression_cuts_as_split_isolated_does(expression, text, custom)
     assert custom(expression).pieces(text) == [piece for piece, _ in theirs if piece]
 
 
+@settings(deadline=None)
 @given(st.sampled_from([r"\w+", r"(?=b)", r"x*", r"\p{L}+|\d", r"\s+$"]), any_text)
 def test_custom_pieces_join_back(expression, text):
     with warnings.catch_warnings():
