@@ -17,10 +17,12 @@ EXAMPLE = "minigpt-tok corpus stories/*.txt -o data/processed --name stories"
 def corpus(
     inputs: Inputs,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Write to DIR/NAME: train.txt, validation.txt, test.txt.")
+        Path,
+        typer.Option("--output", "-o", metavar="DIR", help="Write to DIR/NAME: train.txt, validation.txt, test.txt."),
     ] = Path("data/processed"),
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What to call it; by default as its folder or file.", show_default=False)
+        str | None,
+        typer.Option(metavar="NAME", help="What to call it; by default as its folder or file.", show_default=False),
     ] = None,
     document_separator: Annotated[
         str,
@@ -54,7 +56,8 @@ def corpus(
         "corpus": written.corpus,
         "folder": written.folder,
         "splits": {
-            split: {"path": written.folder / f"{split}.txt", **plain(counts)} for split, counts in written.splits.items()
+            split: {"path": written.folder / f"{split}.txt", **plain(counts)}
+            for split, counts in written.splits.items()
         },
         "split_by": "the corpus" if opened.has_own_splits else "hash",
         "cleaning": dict(written.cleaning),
@@ -102,4 +105,6 @@ def _print_page(result: dict[str, Any]) -> None:
         print("no document stands in two splits")
     for split, overlap in leakage["within"].items():
         if overlap["documents"]:
-            print(f"{counted(overlap['documents'], 'document')} of {split} ({sized(overlap['n_bytes'])}) repeat earlier ones")
+            print(
+                f"{counted(overlap['documents'], 'document')} of {split} ({sized(overlap['n_bytes'])}) repeat earlier ones"
+            )

@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from minigpt_tok.cli.options import AsJson, DecodingErrors, Inputs, MaxBytes, MaxDocuments, Overwrite, TokenizerFile, split_name
+from minigpt_tok.cli.options import (
+    AsJson,
+    DecodingErrors,
+    Inputs,
+    MaxBytes,
+    MaxDocuments,
+    Overwrite,
+    TokenizerFile,
+    split_name,
+)
 from minigpt_tok.cli.printing import lasted, print_facts, print_json, print_table, sized
 from minigpt_tok.cli.progress import progress
 from minigpt_tok.data.corpora import Corpus, open_inputs
@@ -25,12 +34,20 @@ def encode(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Where to write the id files.", show_default="data/encoded/CORPUS/TOKENIZER"
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Where to write the id files.",
+            show_default="data/encoded/CORPUS/TOKENIZER",
         ),
     ] = None,
     split: Annotated[
         list[str] | None,
-        typer.Option(metavar="SPLIT", help="Encode this split only: train, validation or test; may be repeated.", show_default=False),
+        typer.Option(
+            metavar="SPLIT",
+            help="Encode this split only: train, validation or test; may be repeated.",
+            show_default=False,
+        ),
     ] = None,
     separator: Annotated[
         str,
@@ -67,7 +84,7 @@ def encode(
             separator=None if separator == "none" else separator,
             workers=workers,
             overwrite=overwrite,
-            progress=None if report is None else lambda done, total, _: report("bytes", done, total),
+            progress=None if report is None else lambda split, done, total: report("bytes", done, total),
             command=shlex.join(["minigpt-tok", "encode", *inputs, "--separator", separator]),
         )
     result = _result(tokenizer, tok, folder, files, time.perf_counter() - started)
@@ -87,7 +104,7 @@ def _only(corpus: Corpus, wanted: list[str]) -> Corpus:
 
 
 def _result(path: Path, tokenizer: Tokenizer, folder: Path, files: dict[str, Path], seconds: float) -> dict[str, Any]:
-    splits = {}
+    splits: dict[str, dict[str, Any]] = {}
     for split, file in files.items():
         metadata = IdFile(file).metadata
         splits[split] = {
@@ -127,8 +144,8 @@ def _print_page(result: dict[str, Any]) -> None:
         ]
     )
     print()
-    rows = [
-        (name, f"{s['documents']:,}", f"{s['bytes']:,}", f"{s['tokens']:,}", f"{s['bytes_per_token'] or 0:.3f}", sized(s["file_bytes"]))
-        for name, s in result["splits"].items()
-    ]
+    rows = []
+    for name, split in result["splits"].items():
+        counts = [f"{split[what]:,}" for what in ("documents", "bytes", "tokens")]
+        rows.append((name, *counts, f"{split['bytes_per_token'] or 0:.3f}", sized(split["file_bytes"])))
     print_table(("split", "documents", "bytes", "tokens", "bytes per token", "file"), rows)

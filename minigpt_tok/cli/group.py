@@ -49,7 +49,7 @@ class CommandGroup(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             if outcome.standard_output_is_closed():
-                raise outcome.OutputClosed from error
+                raise outcome.OutputClosedError from error
             raise
 
     def main(
@@ -87,4 +87,3 @@ def load_command(name: str) -> TyperCommand:
     command = get_command(alone)
     assert isinstance(command, TyperCommand)
     return command
-

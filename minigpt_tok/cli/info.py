@@ -1,7 +1,6 @@
 """`minigpt-tok info`."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -105,19 +104,20 @@ def _id_file(path: Path) -> dict[str, Any]:
 
 
 def _checkpoint(path: Path) -> dict[str, Any]:
-    from minigpt_tok.checkpoint import DATA_KEY, bound_tokenizer, read_checkpoint
+    from minigpt_tok.checkpoint_binding import DATA_KEY, bound_tokenizer
+    from minigpt_tok.checkpoint_files import read_checkpoint
+    from minigpt_tok.gpt.embedding_rows import config_of, state_of
 
     checkpoint = read_checkpoint(path, mapped=True)
     bound = bound_tokenizer(checkpoint, str(path))
-    state = checkpoint.get("state_dict")
-    tensors = state if isinstance(state, Mapping) else checkpoint
-    weights = {id_of_storage(tensor): tensor for tensor in tensors.values() if hasattr(tensor, "numel")}
+    # Tensors that are one and the same (tied weights) are counted once.
+    weights = {(t.untyped_storage().data_ptr(), t.storage_offset()): t for t in state_of(checkpoint).values()}
     return {
         "fingerprint": None if bound is None else bound.fingerprint,
         "vocab_size": checkpoint.get("vocab_size"),
         "tokenizer": None if bound is None or bound.tokenizer is None else describe_tokenizer(bound.tokenizer),
         "data_fingerprint": checkpoint.get(DATA_KEY),
-        "config": _config(checkpoint),
+        "config": config_of(checkpoint),
         "parameters": sum(tensor.numel() for tensor in weights.values()),
         "epoch": checkpoint.get("epoch"),
         "global_step": checkpoint.get("global_step"),
@@ -125,19 +125,11 @@ def _checkpoint(path: Path) -> dict[str, Any]:
     }
 
 
-def id_of_storage(tensor: Any) -> tuple[int, int]:
-    """The same for tensors that are one and the same (tied weights)."""
-    return tensor.untyped_storage().data_ptr(), tensor.storage_offset()
-
-
-def _config(checkpoint: Mapping[str, Any]) -> Any:
-    return checkpoint.get("config") or checkpoint.get("hyper_parameters")
-
-
 def _print_page(result: dict[str, Any]) -> None:
     size = result["file_bytes"]
     print(f"{result['path']}: {result['kind']}{'' if size is None else f', {sized(size)}'}")
-    print_facts({"tokenizer": _tokenizer_facts, "id file": _id_facts, "checkpoint": _checkpoint_facts}[result["kind"]](result), indent=2)
+    facts = {"tokenizer": _tokenizer_facts, "id file": _id_facts, "checkpoint": _checkpoint_facts}[result["kind"]]
+    print_facts(facts(result), indent=2)
 
 
 Facts = list[tuple[str, object]]
@@ -145,7 +137,9 @@ Facts = list[tuple[str, object]]
 
 def _tokenizer_facts(result: dict[str, Any]) -> Facts:
     specials = list(result["special_tokens"].items())
-    shown = "  ".join(f"{token} {id}" for token, id in specials[:8]) + (f"  … {len(specials):,} in all" if len(specials) > 8 else "")
+    shown = "  ".join(f"{token} {id}" for token, id in specials[:8])
+    if len(specials) > 8:
+        shown += f"  … {len(specials):,} in all"
     facts: Facts = [
         ("fingerprint", result["fingerprint"]),
         ("vocabulary", f"{result['vocab_size']:,} ids of {result['unit']}s, kept as {result['id_dtype']}"),
@@ -157,13 +151,14 @@ def _tokenizer_facts(result: dict[str, Any]) -> Facts:
     if training is None:
         return [*facts, ("training", "no record in the file")]
     per_token = training["bytes_per_token"]
+    text = f"{counted(training['documents'], 'document')}, {sized(training['bytes'])}"
     return [
         *facts,
         ("recipe", training["recipe"]["name"]),
-        ("trained on", f"{counted(training['documents'], 'document')}, {sized(training['bytes'])}, in {lasted(training['seconds'])}"),
+        ("trained on", f"{text}, in {lasted(training['seconds'])}"),
         ("stopped because", training["stopped"]),
         ("compression", None if per_token is None else f"{per_token:.3f} bytes per token of the training text"),
-    ]  # fmt: skip
+    ]
 
 
 def _id_facts(result: dict[str, Any]) -> Facts:
@@ -181,21 +176,16 @@ def _id_facts(result: dict[str, Any]) -> Facts:
 
 
 def _checkpoint_facts(result: dict[str, Any]) -> Facts:
-    config = result["config"]
-    shown = None
-    if isinstance(config, Mapping):
-        flat = {k: v for k, v in config.items() if isinstance(v, (str, int, float, bool))}
-        for value in config.values():
-            if isinstance(value, Mapping):
-                flat |= {k: v for k, v in value.items() if isinstance(v, (str, int, float, bool))}
-        shown = ", ".join(f"{name} {value}" for name, value in flat.items())
+    config = result["config"] or {}
     tokenizer = result["tokenizer"]
-    inside = "not in the file" if tokenizer is None else f"{tokenizer['vocab_size']:,} ids of {tokenizer['unit']}s, {tokenizer['merges']:,} merges"
+    inside = "not in the file"
+    if tokenizer is not None:
+        inside = f"{tokenizer['vocab_size']:,} ids of {tokenizer['unit']}s, {counted(tokenizer['merges'], 'merge')}"
     return [
         ("tokenizer", result["fingerprint"] or "no fingerprint: nothing says with which tokenizer it was trained"),
         ("its vocabulary", inside),
         ("data", result["data_fingerprint"]),
         ("parameters", f"{result['parameters']:,}"),
-        ("model", shown or None),
+        ("model", ", ".join(f"{name} {value}" for name, value in config.items()) or None),
         ("steps", result["global_step"]),
     ]

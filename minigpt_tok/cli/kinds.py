@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from minigpt_tok.data.id_file import FORMAT as ID_FILE_FORMAT
+from minigpt_tok.data.splits import SPLITS
 from minigpt_tok.errors import FormatError
 
 Kind = Literal["tokenizer", "id file", "checkpoint"]
@@ -47,6 +48,7 @@ def files_in(path: Path) -> list[Path]:
     if any((path / name).is_file() for name in TOKENIZER_FILES):
         return [path]
     found = sorted(file for pattern in ("*.safetensors", "*.ckpt", "*.pt") for file in path.glob(pattern))
+    found.sort(key=lambda file: SPLITS.index(file.stem) if file.stem in SPLITS else len(SPLITS))
     if not found:
         raise FormatError(f"{path}: a folder without a tokenizer, id files or checkpoints; name a file")
     return found

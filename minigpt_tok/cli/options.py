@@ -22,14 +22,19 @@ TokenizerFile = Annotated[
 ]
 MaxDocuments = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="Take at most N documents (of each split, if there are any).", show_default=False),
+    typer.Option(
+        metavar="N", min=1, help="Take at most N documents (of each split, if there are any).", show_default=False
+    ),
 ]
 MaxBytes = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Likewise: as many whole documents as N bytes hold.", show_default=False)
+    int | None,
+    typer.Option(metavar="N", min=1, help="Likewise: as many whole documents as N bytes hold.", show_default=False),
 ]
 DecodingErrors = Annotated[
     Errors,
-    typer.Option("--errors", help="Where a file is not UTF-8: stop, put U+FFFD in its place, or leave it out (counted)."),
+    typer.Option(
+        "--errors", help="Where a file is not UTF-8: stop, put U+FFFD in its place, or leave it out (counted)."
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", show_default=False)]
 

@@ -52,7 +52,7 @@ _REMEDIES = {
 }
 
 
-class OutputClosed(Exception):
+class OutputClosedError(Exception):
     """Whoever read the standard output has closed it."""
 
 
@@ -70,7 +70,7 @@ def status_of(command: Callable[[], Any], *, as_json: bool = False) -> int:
             status = command()
             sys.stdout.flush()
             return status if isinstance(status, int) else 0
-        except (OutputClosed, BrokenPipeError):
+        except (OutputClosedError, BrokenPipeError):
             return _output_closed()
         except (KeyboardInterrupt, Abort):
             return INTERRUPTED

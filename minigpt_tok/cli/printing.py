@@ -78,13 +78,11 @@ def sized(n_bytes: float) -> str:
     """`1,234 bytes`, `12.3 kB`, `4.5 MB`: powers of 1,000."""
     if abs(n_bytes) < 10_000:
         return f"{n_bytes:,.0f} bytes"
-    for unit in ("kB", "MB", "GB"):
-        n_bytes /= 1000
-        if abs(n_bytes) < 1000:
-            break
-    else:
-        n_bytes, unit = n_bytes / 1000, "TB"
-    return f"{n_bytes:,.{0 if abs(n_bytes) >= 100 else 1}f} {unit}"
+    power = 1
+    while abs(n_bytes) >= 999.5 * 1000**power and power < 4:
+        power += 1
+    shown = n_bytes / 1000**power
+    return f"{shown:,.{0 if abs(shown) >= 99.95 else 1}f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
 
 
 def lasted(seconds: float) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.progress import Task
 
 Report = Callable[[str, int, int | None], None]
-"""Called with the stage, how much of it is done, and of how much if known. Stages in bytes are called `bytes` or end in ` bytes`."""
+"""Called with the stage, how much of it is done, and of how much if known. What counts bytes is called `bytes`, `… bytes`."""
 
 _REFRESHES = 4  # a second
 

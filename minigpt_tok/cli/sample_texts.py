@@ -22,9 +22,22 @@ EMOJI = (
     "😀", "👍🏽", "👩🏽‍🚀", "👨‍👩‍👧‍👦", "🏳️‍🌈", "🇯🇵", "❤️", "#️⃣", "☕", "🫠",
 )  # fmt: skip
 WHITE_SPACE = (
-    " ", "  ", "   ", "\n", "\n\n", "\r\n", "\r", "\t", " \t ", "\u00a0", "\u2003", "\u2028", "\u3000", "\u0085", "\v", "\f", "\x1c",
+    " ", "  ", "   ", "\n", "\n\n", "\r\n", "\r", "\t", " \t ", "\u00a0", "\u2003", "\u2028", "\u3000", "\u0085", "\v", "\f",
+    "\x1c",
 )  # fmt: skip
-OTHERS = ("\x00", "\x07", "\x1b[0m", "\x7f", "\ufeff", "\ufffd", "\ufffe", "\U0010ffff", "\ue000", "\u202e", "\u0301\u0302")
+OTHERS = (
+    "\x00",
+    "\x07",
+    "\x1b[0m",
+    "\x7f",
+    "\ufeff",
+    "\ufffd",
+    "\ufffe",
+    "\U0010ffff",
+    "\ue000",
+    "\u202e",
+    "\u0301\u0302",
+)
 MARKS = "!?.,;:-–—…'\"“”«»()[]{}<>/\\|@#$%^&*_+=~`§©™€¥°"
 
 
@@ -40,7 +53,18 @@ def sample_texts(count: int, seed: int, alphabet: Sequence[str] | None = None) -
     if alphabet is not None:
         yield from _of_alphabet(count, draw, alphabet)
         return
-    runs = ("", "a" * 2000, " " * 1000, "\n" * 500, "ab" * 500, "日" * 300, "0" * 400, "👍🏽" * 50, "'" * 100, "".join(OTHERS))
+    runs = (
+        "",
+        "a" * 2000,
+        " " * 1000,
+        "\n" * 500,
+        "ab" * 500,
+        "日" * 300,
+        "0" * 400,
+        "👍🏽" * 50,
+        "'" * 100,
+        "".join(OTHERS),
+    )
     yield from runs[:count]
     for _ in range(count - len(runs)):
         yield "".join(_part(draw) for _ in range(draw.randrange(1, 24)))

@@ -21,7 +21,11 @@ def show(
     tokenizer: Annotated[
         list[Path],
         typer.Option(
-            "--tokenizer", "-t", metavar="TOKENIZER", help="A tokenizer's file; give two to compare.", show_default=False
+            "--tokenizer",
+            "-t",
+            metavar="TOKENIZER",
+            help="A tokenizer's file; give two to compare.",
+            show_default=False,
         ),
     ],
     first: Annotated[
@@ -96,15 +100,18 @@ def _print_in_colours(tokens: list[str]) -> None:
     line = Text()
     for number, token in enumerate(tokens):
         # A newline shows as its mark and breaks the line too; all other white space is seen by its colour.
-        line.append(escaped(token.replace("\r", "␍")).replace("\n", "⏎\n").replace("\t", "⇥"), COLOURS[number % len(COLOURS)])
+        line.append(
+            escaped(token.replace("\r", "␍")).replace("\n", "⏎\n").replace("\t", "⇥"), COLOURS[number % len(COLOURS)]
+        )
     console.print(line, soft_wrap=True)
 
 
 def _show_variants(word: str, tokenizers: dict[Path, Tokenizer], first: int | None, as_json: bool) -> None:
     bare = word.strip()
     forms = list(dict.fromkeys((bare, f" {bare}", bare[:1].upper() + bare[1:], f" {bare[:1].upper()}{bare[1:]}")))
-    results = [
-        {"text": form, "tokenizers": [_tokens(form, tok, path, first) for path, tok in tokenizers.items()]} for form in forms
+    results: list[dict[str, Any]] = [
+        {"text": form, "tokenizers": [_tokens(form, tok, path, first) for path, tok in tokenizers.items()]}
+        for form in forms
     ]
     if as_json:
         print_json({"variants": results})
@@ -117,5 +124,7 @@ def _show_variants(word: str, tokenizers: dict[Path, Tokenizer], first: int | No
         for result in results:
             found = result["tokenizers"][number]
             ids = " ".join(map(str, found["ids"]))
-            rows.append((readable(result["text"]), found["number_of_tokens"], "|".join(map(readable, found["tokens"])), ids))
+            rows.append(
+                (readable(result["text"]), found["number_of_tokens"], "|".join(map(readable, found["tokens"])), ids)
+            )
         print_table(("text", "number", "tokens", "ids"), rows, left=(0, 2, 3))

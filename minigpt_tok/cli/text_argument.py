@@ -16,7 +16,9 @@ def read_text_argument(text: str) -> str:
     if text == "-":
         raw = sys.stdin.buffer.read(MOST_BYTES + 1)
         if len(raw) > MOST_BYTES:
-            raise TokenizerError(f"standard input has more than {MOST_BYTES:,} bytes; give less of it, e.g. through head")
+            raise TokenizerError(
+                f"standard input has more than {MOST_BYTES:,} bytes; give less of it, e.g. through head"
+            )
         where = "standard input is"
     else:
         raw = text.encode("utf-8", "surrogateescape")  # arguments that are not UTF-8 come with surrogates for bytes

@@ -1,7 +1,7 @@
 """The sanity checks of a tokenizer that `minigpt-tok verify` runs, each a `Check` with what it found."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -52,7 +52,13 @@ def check_round_trips(tokenizer: Tokenizer, count: int, seed: int, report: Repor
     found = f"{counted(done, 'document')} ({size:,} bytes, seed {seed}) came back byte for byte"
     if lacking:
         found += f"; {left_out:,} others hold bytes that have no token ({len(lacking)} of 256), which encoding drops"
-    numbers = {"documents": done, "bytes": size, "seed": seed, "left_out": left_out, "bytes_without_token": sorted(lacking)}
+    numbers = {
+        "documents": done,
+        "bytes": size,
+        "seed": seed,
+        "left_out": left_out,
+        "bytes_without_token": sorted(lacking),
+    }
     return Check("round trips", None if not done else True, found, numbers)
 
 
@@ -135,19 +141,20 @@ def check_saving(tokenizer: Tokenizer) -> Check:
 
 # Training again
 
+MOST_TRAINING_BYTES = 100_000_000  # encoded to count tokens
+
 
 class TrainingText:
     """Whether a corpus begins with the text that a tokenizer was trained on, by the sizes in its training record.
 
     Attributes:
-        documents: the training text, or `None` where the corpus does not begin with it.
         is_all: whether the corpus's train split has no more documents than that.
         why: what was found, for the message.
     """
 
     def __init__(self, tokenizer: Tokenizer, corpus: Corpus) -> None:
         training = tokenizer.training
-        self.documents: Iterable[str] | None = None
+        self._read: Callable[[], Iterator[str]] | None = None
         self.is_all = False
         if training is None:
             self.why = "the tokenizer's file has no record of its training, so what it learned from is not known"
@@ -162,7 +169,7 @@ class TrainingText:
         else:
             self.is_all = True
         if (n_documents, n_bytes) == (training.documents, training.bytes):
-            self.documents = islice(train, n_documents)
+            self._read = lambda: islice(train, n_documents)
             self.why = f"{corpus.name}, train: {counted(n_documents, 'document')}, {n_bytes:,} bytes"
         else:
             self.why = (
@@ -170,16 +177,22 @@ class TrainingText:
                 f"with {training.bytes:,} bytes, this begins with {counted(n_documents, 'document')} with {n_bytes:,} bytes"
             )
 
+    @property
+    def documents(self) -> Iterator[str] | None:
+        """The training text from its beginning, or `None` where the corpus does not begin with it."""
+        return None if self._read is None else self._read()
+
 
 def check_training_again(tokenizer: Tokenizer, text: TrainingText, report: Report | None = None) -> Check:
     """Training on the same text with the recorded options gives the same merges."""
     training = tokenizer.training
-    if training is None or text.documents is None:
+    documents = text.documents
+    if training is None or documents is None:
         return Check("training again", None, text.why, {})
     switches = {name: value for name, value in training.recipe.items() if name != "name" and value is not None}
     try:
         again = train_tokenizer(
-            iter(text.documents),
+            documents,
             training.vocab_size,
             training.recipe["name"],
             list(training.special_tokens),
@@ -192,10 +205,39 @@ def check_training_again(tokenizer: Tokenizer, text: TrainingText, report: Repor
     first_merge = difference(tokenizer, again, names=names).first_merge if again.merges != tokenizer.merges else None
     numbers = {"merges": len(tokenizer.merges), "first_different_merge": first_merge and first_merge.rank + 1}
     if first_merge is None:
-        return Check("training again", True, f"all {counted(len(again.merges), 'merge')} are the same, on {text.why}", numbers)
+        return Check(
+            "training again", True, f"all {counted(len(again.merges), 'merge')} are the same, on {text.why}", numbers
+        )
     sides = [" + ".join(pair) if pair is not None else "no merge" for pair in (first_merge.first, first_merge.second)]
     found = f"merge {first_merge.rank + 1:,} is {sides[0]} in the file, and {sides[1]} in training again on {text.why}"
     return Check("training again", False, found, numbers)
+
+
+def check_training_tokens(tokenizer: Tokenizer, text: TrainingText, report: Report | None = None) -> Check:
+    """The training text encodes to exactly as many tokens as training left, by the replacements it made."""
+    name = "training text"
+    training = tokenizer.training
+    documents = text.documents
+    if training is None or documents is None:
+        return Check(name, None, text.why, {})
+    if training.bytes > MOST_TRAINING_BYTES:
+        return Check(name, None, f"not encoded, since it is large: {training.bytes:,} bytes", {})
+    specials = frozenset(tokenizer.special_tokens.values())
+    tokens = n_bytes = 0
+    for document in documents:
+        # In training, specials split the text and are not counted.
+        tokens += sum(id not in specials for id in tokenizer.encode(document, allowed_special="all"))
+        n_bytes += len(document.encode("utf-8"))
+        if report is not None:
+            report("encoded bytes", n_bytes, training.bytes)
+    expected = training.curve[-1] if training.curve else training.base_tokens
+    numbers = {"tokens": tokens, "recorded_tokens": expected}
+    if tokens == expected:
+        return Check(name, True, f"encodes to {tokens:,} tokens, exactly what training left of it", numbers)
+    found = (
+        f"encodes to {tokens:,} tokens, and training left {expected:,}: encoding does not apply the merges as trained"
+    )
+    return Check(name, False, found, numbers)
 
 
 # Compression
@@ -207,7 +249,8 @@ NEIGHBOURHOOD = {
     65536: 4.4, 131072: 4.55, 262144: 4.7,
 }  # fmt: skip
 LOWEST, HIGHEST = 0.5, 1.5  # times that
-HELD_OUT_BYTES = 8_000_000  # are enough
+BARELY_MERGED = 1.05  # bytes per token: below it next to no merge is applied, however few there are
+FEWEST_BYTES, MOST_BYTES = 50_000, 8_000_000  # of held-out text: fewer say nothing, more say no more
 
 
 def expected_bytes_per_token(merges: int) -> float:
@@ -231,7 +274,7 @@ def check_compression(tokenizer: Tokenizer, texts: Iterable[str], name: str, rep
     """
     tokens = n_bytes = characters = 0
     try:
-        for text in _up_to(texts, HELD_OUT_BYTES):
+        for text in _up_to(texts, MOST_BYTES):
             tokens += tokenizer.count(text)
             n_bytes += len(text.encode("utf-8"))
             characters += len(text)
@@ -239,14 +282,17 @@ def check_compression(tokenizer: Tokenizer, texts: Iterable[str], name: str, rep
                 report("held-out bytes", n_bytes, None)
     except TokenizerError as error:
         return Check("held-out text", False, f"{name} cannot be encoded: {error}", {})
-    if not tokens:
-        return Check("held-out text", None, f"{name} has no text", {})
+    if n_bytes < FEWEST_BYTES:
+        per_token = n_bytes / tokens if tokens else None
+        found = f"{name} has {n_bytes:,} bytes, too few to judge by ({FEWEST_BYTES:,} are needed)"
+        return Check("held-out text", None, found, {"text": name, "bytes": n_bytes, "bytes_per_token": per_token})
     expected = expected_bytes_per_token(len(tokenizer.merges))
     training = tokenizer.training
     on_training = None
     if training is not None and training.bytes:
         on_training = training.bytes / (training.curve[-1] if training.curve else training.base_tokens)
-    low, high = LOWEST * min(expected, on_training or expected), HIGHEST * expected
+    reached = min(expected, on_training or expected)
+    low, high = max(LOWEST * reached, min(BARELY_MERGED, 0.7 * reached)), HIGHEST * expected
     found = f"{n_bytes / tokens:.3f} bytes per token on {name} ({n_bytes:,} bytes); expected {low:.2f} to {high:.2f}"
     if on_training is not None:
         found += f", {on_training:.3f} on the training text"

@@ -35,7 +35,9 @@ def train(
     ),
     recipe: Annotated[
         RecipeName,
-        typer.Option(help="The published way of training: as Hugging Face, CS336, the readable and character tutorials."),
+        typer.Option(
+            help="The published way of training: as Hugging Face, CS336, the readable and character tutorials."
+        ),
     ] = "hf",
     special: Annotated[
         list[str] | None,
@@ -58,13 +60,16 @@ def train(
         int | None,
         typer.Option(metavar="N", help="Make no token longer than N bytes (or characters).", show_default=False),
     ] = None,
-    tie: Annotated[Tie | None, typer.Option(help="Which of several equally frequent pairs wins.", show_default=False)] = None,
+    tie: Annotated[
+        Tie | None, typer.Option(help="Which of several equally frequent pairs wins.", show_default=False)
+    ] = None,
     id_order: Annotated[IdOrder | None, typer.Option(help="How ids are numbered.", show_default=False)] = None,
     errors: DecodingErrors = "strict",
     max_documents: MaxDocuments = None,
     max_bytes: MaxBytes = None,
     threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Threads to count with; all cores by default.", show_default=False)
+        int | None,
+        typer.Option(metavar="N", min=1, help="Threads to count with; all cores by default.", show_default=False),
     ] = None,
     show_merges: Annotated[
         str | None,
@@ -83,7 +88,7 @@ def train(
     them unseen, write splits first (minigpt-tok corpus) and train on the folder that this makes.
     """
     first, every = _shown_merges(show_merges)
-    switches = {
+    switches: dict[str, Any] = {
         name: value
         for name, value in (
             ("pattern", pattern),

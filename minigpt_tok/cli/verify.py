@@ -48,7 +48,12 @@ def verify(
     ok = checks.all_ok(done)
     if as_json:
         print_json(
-            {"tokenizer": tokenizer, "fingerprint": tok.fingerprint, "ok": ok, "checks": [plain(check) for check in done]}
+            {
+                "tokenizer": tokenizer,
+                "fingerprint": tok.fingerprint,
+                "ok": ok,
+                "checks": [plain(check) for check in done],
+            }
         )
     else:
         print(f"{tokenizer}: {tok.vocab_size:,} ids of {tok.unit}s, fingerprint {tok.fingerprint}\n")
@@ -67,11 +72,12 @@ def _all_checks(
     yield checks.check_saving(tokenizer)
     if not inputs:
         nothing = "no text was given; give the training text or held-out text as INPUT"
-        yield checks.Check("training again", None, nothing, {})
-        yield checks.Check("held-out text", None, nothing, {})
+        for name in ("training again", "training text", "held-out text"):
+            yield checks.Check(name, None, nothing, {})
         return
     corpus, text = _training_text(tokenizer, lambda **options: open_inputs(inputs, errors=errors, **options))
     yield checks.check_training_again(tokenizer, text, report)
+    yield checks.check_training_tokens(tokenizer, text, report)
     name, held_out = _held_out(corpus, text)
     if held_out is None:
         yield checks.Check("held-out text", None, name, {})

@@ -81,5 +81,5 @@ def corpus_folder(texts: list[str], tmp_path: Path) -> Path:
     folder = tmp_path / "stories"
     folder.mkdir()
     for split, part in (("train", texts[:30]), ("validation", texts[30:35]), ("test", texts[35:])):
-        (folder / f"{split}.txt").write_text("\n<|endoftext|>\n".join(part) + "\n", encoding="utf-8")
+        (folder / f"{split}.txt").write_text("\n<|endoftext|>\n".join(part), encoding="utf-8")
     return folder

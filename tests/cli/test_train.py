@@ -88,9 +88,13 @@ def test_files_without_splits_are_trained_on_whole(run, texts, tmp_path: Path):
 
 
 def test_limits(run, corpus_folder: Path, tmp_path: Path):
-    found = json.loads(run("train", corpus_folder, "-n", 300, "--max-documents", 3, "-o", tmp_path / "t", "--json").stdout)
+    found = json.loads(
+        run("train", corpus_folder, "-n", 300, "--max-documents", 3, "-o", tmp_path / "t", "--json").stdout
+    )
     assert found["documents"] == 3
-    found = json.loads(run("train", corpus_folder, "-n", 300, "--max-bytes", 500, "-o", tmp_path / "u", "--json").stdout)
+    found = json.loads(
+        run("train", corpus_folder, "-n", 300, "--max-bytes", 500, "-o", tmp_path / "u", "--json").stdout
+    )
     assert 0 < found["bytes"] <= 500
 
 
