@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from minigpt_tok import Tokenizer, train_tokenizer
+from minigpt_tok.data.id_file import IdFileMetadata
 
 
 @dataclass
@@ -16,7 +16,7 @@ class Split:
     ids: np.ndarray
     document_ends: np.ndarray
     document_bytes: np.ndarray
-    metadata: SimpleNamespace
+    metadata: IdFileMetadata
 
 
 def _encoded(documents: list[str], tokenizer: Tokenizer, separator: str | None = None) -> Split:
@@ -26,8 +26,10 @@ def _encoded(documents: list[str], tokenizer: Tokenizer, separator: str | None =
         ids=np.array([id for ids in lists for id in ids], dtype=tokenizer.dtype),
         document_ends=np.cumsum([len(ids) for ids in lists]).astype(np.int64),
         document_bytes=np.array([len(document.encode()) for document in documents], dtype=np.int64),
-        metadata=SimpleNamespace(
+        metadata=IdFileMetadata(
             tokenizer_fingerprint=tokenizer.fingerprint,
+            tokenizer_fingerprint_version=tokenizer.fingerprint_version,
+            vocab_size=tokenizer.vocab_size,
             separator=separator or "",
             separator_id=None if separator is None else tokenizer.special_tokens[separator],
             corpus="fake",
