@@ -6,11 +6,12 @@ from typing import Any
 
 import lightning as L
 import torch.distributed
+from torch.utils.data import DataLoader
 
 from minigpt_tok.data.loader import TokenLoader
 from minigpt_tok.data.order import ResumableSampler
 from minigpt_tok.data.splits import SPLITS
-from minigpt_tok.data.token_dataset import TokenDataset
+from minigpt_tok.data.token_dataset import Block, TokenDataset
 from minigpt_tok.errors import DataError
 from minigpt_tok.files import StrPath
 from minigpt_tok.tokenizer import Tokenizer
@@ -106,8 +107,12 @@ class TokenDataModule(L.LightningDataModule):
                 "encode the corpus again"
             )
 
-    def train_dataloader(self) -> TokenLoader:
+    def train_dataloader(self) -> TokenLoader | DataLoader[Block]:
         """The train split, shuffled; goes on where a loaded checkpoint stopped."""
+        if getattr(self.trainer, "overfit_batches", 0):
+            # The same few batches in every epoch, which Lightning arranges in a loader of PyTorch's.
+            self.setup()
+            return DataLoader(self.datasets["train"], self.batch_size, collate_fn=TokenDataset.collate)
         self._train_loader = self._loader("train", shuffle=True)
         if self._resume_from is not None:
             self._train_loader.load_state_dict(self._resume_from)
@@ -147,6 +152,7 @@ class TokenDataModule(L.LightningDataModule):
         return TokenLoader(
             dataset,
             sampler,
+            steps=len(sampler) if shuffle else None,
             num_workers=self.num_workers,
             pin_memory=self.pin_memory,
             multiprocessing_context=self.multiprocessing_context,

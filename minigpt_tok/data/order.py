@@ -10,6 +10,7 @@ positions for each rank. The state is the number of positions consumed, which me
 
 import hashlib
 from collections.abc import Iterator
+from itertools import chain, count, islice
 from typing import Any
 
 import numpy as np
@@ -114,11 +115,6 @@ class ResumableSampler:
         self.position = 0  # items of this epoch that all ranks together have been given
 
     @property
-    def sampler(self) -> "ResumableSampler":
-        """This object: where Lightning looks for `set_epoch`."""
-        return self
-
-    @property
     def n_left_out(self) -> int:
         """Items of an epoch that no rank is given, others in each epoch where it shuffles."""
         return self.n_items - self._end(0)
@@ -153,30 +149,36 @@ class ResumableSampler:
         for batch in self.upcoming():
             self.advance()
             yield batch
-        self.finish()
+        self._next_epoch()
 
     def begin(self) -> None:
         """Go to the next epoch if this one is done."""
         if self.position and self.steps_left() == 0:
-            self.finish()
+            self._next_epoch()
 
     def advance(self) -> None:
         """Count one step of all ranks as given out."""
+        self.begin()
         self.position = min(self.position + self.batch_size * self.world_size, self._end(self.position))
 
-    def finish(self) -> None:
-        """Go to the beginning of the next epoch."""
+    def _next_epoch(self) -> None:
         self.epoch, self.position = self.epoch + 1, 0
 
-    def upcoming(self) -> Iterator[list[int]]:
-        """The batches from `position` on; changes nothing."""
+    def upcoming(self, steps: int | None = None) -> Iterator[list[int]]:
+        """The batches from `position` on, to the end of the epoch or `steps` of them across epochs; changes nothing."""
+        batches = self._batches(self.epoch, self.position)
+        if steps is None:
+            return batches
+        later = (self._batches(epoch, 0) for epoch in count(self.epoch + 1))
+        return islice(chain(batches, chain.from_iterable(later)), steps)
+
+    def _batches(self, epoch: int, start: int) -> Iterator[list[int]]:
         step = self.batch_size * self.world_size
-        start, end = self.position, self._end(self.position)
-        permutation = Permutation(self.n_items, self.seed, self.epoch)
+        end = self._end(start)
+        permutation = Permutation(self.n_items, self.seed, epoch)
         at_once = max(1, _POSITIONS_AT_ONCE // self.batch_size) * step
         for first in range(start, end, at_once):
-            behind = min(first + at_once, end)
-            own = self._own_positions(first, behind)
+            own = self._own_positions(first, min(first + at_once, end))
             items = permutation(own) if self.shuffle else own
             for begin in range(0, len(items), self.batch_size):
                 yield items[begin : begin + self.batch_size].tolist()

@@ -68,6 +68,18 @@ def test_going_on_after_leaving_in_the_middle(dataset):
         assert first + blocks(loader) == list(ResumableSampler(100, 8, seed=5))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_fixed_number_of_steps_goes_over_the_end_of_an_epoch(dataset, workers):
+    sampler = ResumableSampler(100, 8, seed=5)
+    stream = list(sampler) + list(sampler) + list(sampler)
+    loader = TokenLoader(dataset, ResumableSampler(100, 8, seed=5), steps=13, num_workers=workers)
+    first = blocks(itertools.islice(loader, 9))
+    assert len(loader) == 13
+    assert first + blocks(loader) + blocks(loader) == stream[: 9 + 26]
+    assert loader.state_dict()["epoch"] == 2
+    assert loader.state_dict()["position"] == 9 * 8
+
+
 def test_loading_draws_nothing_from_torchs_generator(dataset):
     torch.manual_seed(1)
     expected = torch.rand(3)
@@ -80,3 +92,27 @@ def test_two_ranks_see_different_blocks_and_all_of_them(dataset):
     a, b = (blocks(loader_of(dataset, rank=rank, world_size=2)) for rank in range(2))
     assert len(a) == len(b) == len(loader_of(dataset, rank=0, world_size=2)) == 7
     assert sorted(itertools.chain(*a, *b)) == list(range(100))
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3)])
+def test_on_another_number_of_ranks_the_same_stream_goes_on(dataset, before, after):
+    def ranks(world_size, state=None):
+        loaders = [
+            TokenLoader(dataset, ResumableSampler(100, 5, rank=rank, world_size=world_size, seed=5), steps=30)
+            for rank in range(world_size)
+        ]
+        for loader in loaders:
+            if state is not None:
+                loader.load_state_dict(state)
+        return loaders
+
+    loaders = ranks(before)
+    steps = zip(*(blocks(itertools.islice(loader, 7)) for loader in loaders), strict=True)
+    done = [block for step in steps for batch in step for block in batch]
+    assert done == list(itertools.chain(*ResumableSampler(100, 1, seed=5)))[: 35 * before]
+    going_on = zip(*(blocks(loader) for loader in ranks(after, loaders[0].state_dict())), strict=True)
+    stream = done + [block for step in going_on for batch in step for block in batch]
+    left = (100 - 35 * before) % (5 * after)
+    in_epoch = 100 - (left if left < after else 0)  # less than one block for each rank is left out
+    assert len(set(stream[:in_epoch])) == in_epoch >= 100 - after + 1
+    assert len(set(stream[in_epoch : in_epoch + 90])) == 90  # and the next epoch follows
