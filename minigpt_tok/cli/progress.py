@@ -66,5 +66,5 @@ def describe(stage: str, done: float, total: float | None, rate: float | None, s
     if rate:
         said += f", {amount(rate)}/s"
     if seconds_left is not None and total is not None and done < total:
-        said += f", {lasted(seconds_left)} left"
+        said += f", {lasted(seconds_left) if seconds_left >= 60 else f'{seconds_left:.0f} s'} left"
     return said
