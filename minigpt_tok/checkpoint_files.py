@@ -130,8 +130,17 @@ def write_checkpoint(path: StrPath, checkpoint: Mapping[str, Any]) -> None:
         OSError: it could not be written.
     """
     refuse_other_types(checkpoint)
+    write_torch(path, dict(checkpoint))
+
+
+def write_torch(path: StrPath, value: Any) -> None:
+    """As `write_checkpoint`, without looking at what is written.
+
+    Raises:
+        OSError: it could not be written.
+    """
     with _clear_write_errors(path), writing(path) as file:
-        torch.save(dict(checkpoint), file)
+        torch.save(value, file)
 
 
 def write_safetensors(path: StrPath, state: Mapping[str, torch.Tensor], metadata: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ is declared: by `embedding_rows`, or by `pad_vocab_to` in the configuration, und
 `config` inside of it. Padding is never guessed: 64 rows too many are an error until somebody says that they are meant.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,6 +40,23 @@ def state_of(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
     for key in STATE_KEYS:
         if isinstance(state := checkpoint.get(key), Mapping):
             return state
+    return checkpoint
+
+
+def module_checkpoint(module: torch.nn.Module) -> dict[str, Any]:
+    """What a checkpoint of a model would say of its embedding: its parameters, and the configuration found in it.
+
+    The configuration is a dataclass `config` of the part that has the embedding, or of the model, or Lightning's
+    `hparams`; nothing is copied.
+    """
+    checkpoint: dict[str, Any] = {"state_dict": dict(module.named_parameters())}
+    for name in embedding_rows(checkpoint["state_dict"]):
+        for part in (module.get_submodule(".".join(name.split(".")[:-2])), module):
+            config = getattr(part, "config", None)
+            if dataclasses.is_dataclass(config) and not isinstance(config, type) and hasattr(config, "pad_vocab_to"):
+                return checkpoint | {"config": dataclasses.asdict(config)}
+    if isinstance(hparams := getattr(module, "hparams", None), Mapping):
+        checkpoint["hyper_parameters"] = hparams
     return checkpoint
 
 
