@@ -122,7 +122,7 @@ def encode_corpus(
             result[split] = path
     if not result:
         raise CorpusError(f"{corpus.name}: there are no documents to encode")
-    _clear_stale(out, result, tokenizer)
+    _clear_stale(out, result, tokenizer, corpus.name)
     return result
 
 
@@ -196,21 +196,21 @@ def _finished(path: Path, wanted: IdFileMetadata, documents: Documents) -> IdFil
     return have
 
 
-def _clear_stale(out: Path, result: dict[str, Path], tokenizer: Tokenizer) -> None:
-    """Splits that an earlier corpus had and this one does not: of another tokenizer they may not stay beside these."""
+def _clear_stale(out: Path, result: dict[str, Path], tokenizer: Tokenizer, corpus: str) -> None:
+    """Splits that are there and were not encoded now: of another tokenizer they may not stay beside these."""
     for split in SPLITS:
         path = out / f"{split}.safetensors"
         if split in result or not path.exists():
             continue
         try:
-            ours = read_metadata(path).tokenizer_fingerprint == tokenizer.fingerprint
+            left = read_metadata(path)
         except FormatError:
-            ours = False
-        if ours:
-            log.warning("%s is left from an earlier encoding; this corpus has no such split", path)
-        else:
+            left = None
+        if left is None or left.tokenizer_fingerprint != tokenizer.fingerprint:
             log.warning("%s was made with another tokenizer, and is removed", path)
             path.unlink()
+        elif left.corpus != corpus:
+            log.warning("%s is of another corpus, %s, and is left from an earlier encoding", path, left.corpus)
 
 
 # Separators

@@ -186,7 +186,9 @@ def test_a_finished_split_is_kept_if_it_is_whole_and_of_the_same_text(tmp_path, 
 def test_splits_of_an_earlier_corpus_are_said(tmp_path, tokenizer, texts, caplog):
     encode_corpus({"train": texts, "test": texts}, tokenizer, tmp_path)
     encode_corpus({"train": texts}, tokenizer, tmp_path)
-    assert "test.safetensors is left from an earlier encoding" in caplog.text
+    assert not caplog.text
+    encode_corpus(open_corpus({"train": texts}, name="new"), tokenizer, tmp_path)
+    assert "test.safetensors is of another corpus, texts, and is left from an earlier encoding" in caplog.text
 
 
 def test_empty_splits_make_no_file_and_an_empty_corpus_is_refused(tmp_path, tokenizer, texts, caplog):
