@@ -13,10 +13,11 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ from minigpt_tok.tokenizer import Tokenizer
 log = logging.getLogger(__name__)
 
 BATCH_BYTES = 1 << 20  # of text; a batch ends with the document that reaches it
-_INLINE_BATCHES = 4  # up to so many batches in all, starting processes costs more than it saves
+_INLINE_SECONDS = 1.0  # about what starting processes takes; so long it is tried here first
 
 
 # Called after each batch with the split, the bytes of text done in all splits, and about how many there are if known.
@@ -74,7 +75,8 @@ def encode_corpus(
         out_dir: a folder for this corpus and this tokenizer, see `default_encoding_dir`.
         separator: what follows each document: `"auto"` the tokenizer's `<|endoftext|>` if it has one, else nothing
             (logged); a special token of the tokenizer; or `None` for nothing.
-        workers: processes; `None` for all cores, 1 for none beside this one. A small corpus is encoded here.
+        workers: processes; `None` for as many as there are cores, 1 for none beside this one. They start when some
+            time of encoding here shows that there is enough to do.
         executor: encodes the batches instead of local processes: any of `concurrent.futures`' kind, on a cluster say.
         overwrite: replace what another tokenizer made in `out_dir`.
         progress: called after each batch with the split, the bytes of text done in all splits, and of about how many.
@@ -97,7 +99,7 @@ def encode_corpus(
     _check_folder(out, tokenizer, overwrite)
     result: dict[str, Path] = {}
     done = 0
-    with _Encoding(tokenizer, separator_id, workers, executor) as encoding:
+    with _Encoding(tokenizer, separator_id, workers, executor, corpus.size_bytes) as encoding:
         for split, documents in corpus.splits.items():
             path = out / f"{split}.safetensors"
             metadata = IdFileMetadata(
@@ -302,7 +304,12 @@ class _Encoding:
     """Encodes splits one after the other with one set of workers, which starts when there is enough to do."""
 
     def __init__(
-        self, tokenizer: Tokenizer, separator_id: int | None, workers: int | None, executor: Executor | None
+        self,
+        tokenizer: Tokenizer,
+        separator_id: int | None,
+        workers: int | None,
+        executor: Executor | None,
+        size_bytes: int | None,
     ) -> None:
         self._tokenizer = tokenizer
         self._separator_id = separator_id
@@ -310,6 +317,9 @@ class _Encoding:
         self._executor = executor
         self._own: Executor | None = None
         self._in_flight = 2 * self._workers
+        self._size_bytes = size_bytes
+        self._done_bytes = 0
+        self._started = time.monotonic()
 
     def __enter__(self) -> "_Encoding":
         return self
@@ -323,33 +333,39 @@ class _Encoding:
     ) -> IdFileMetadata | None:
         """Write one id file; `None`, and no file, where there are no documents."""
         batches = _batches(documents)
-        first = list(islice(batches, _INLINE_BATCHES))
-        if not first:
+        first = next(batches, None)
+        if first is None:
             return None
-        batches = chain(first, batches)
-        is_small = len(first) < _INLINE_BATCHES
         with IdFileWriter(path, metadata) as file:
-            for batch in self._encoded(batches, documents.name, is_small):
+            for batch in self._encoded(chain([first], batches), documents.name):
                 file.write(*batch)
+                self._done_bytes += int(batch.document_bytes.sum())
                 if on_bytes is not None:
                     on_bytes(file.metadata.n_bytes)
         return file.metadata
 
-    def _encoded(self, batches: Iterator[list[str]], name: str, is_small: bool) -> Iterator[EncodedBatch]:
-        encode = self._submit if self._executor or (self._workers > 1 and not is_small) else self._here
+    def _encoded(self, batches: Iterator[list[str]], name: str) -> Iterator[EncodedBatch]:
         waiting: deque[tuple[int, Future[EncodedBatch]]] = deque()
         number = 0
         try:
             for batch in batches:
-                waiting.append((number, encode(batch)))
+                here = self._executor is None and not self._own and (self._workers == 1 or not self._is_long())
+                waiting.append((number, self._here(batch) if here else self._submit(batch)))
                 number += len(batch)
-                if len(waiting) >= self._in_flight or encode == self._here:
+                if here or len(waiting) >= self._in_flight:
                     yield _result(*waiting.popleft(), name)
             while waiting:
                 yield _result(*waiting.popleft(), name)
         finally:
             for _, future in waiting:
                 future.cancel()
+
+    def _is_long(self) -> bool:
+        """Whether, by the pace so far, what is left takes longer than starting processes does."""
+        spent = time.monotonic() - self._started
+        if spent < _INLINE_SECONDS or self._size_bytes is None or not self._done_bytes:
+            return spent >= _INLINE_SECONDS
+        return spent / self._done_bytes * (self._size_bytes - self._done_bytes) > 2 * _INLINE_SECONDS
 
     def _here(self, batch: list[str]) -> "Future[EncodedBatch]":
         future: Future[EncodedBatch] = Future()

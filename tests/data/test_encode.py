@@ -81,6 +81,7 @@ def many_texts():
 
 def small_batches(monkeypatch):
     monkeypatch.setattr(encode, "BATCH_BYTES", 5_000)
+    monkeypatch.setattr(encode, "_INLINE_SECONDS", 0.0)
 
 
 def test_the_file_is_the_same_for_any_number_of_workers(tmp_path, tokenizer, many_texts, monkeypatch):
@@ -132,7 +133,7 @@ def test_a_script_without_a_guard_gets_one_error_that_says_what_to_do(tmp_path, 
     script = tmp_path / "script.py"
     script.write_text(
         "from minigpt_tok import Tokenizer, encode_corpus\nfrom minigpt_tok.data import encode\n"
-        "encode.BATCH_BYTES = 100\n"
+        "encode.BATCH_BYTES, encode._INLINE_SECONDS = 100, 0.0\n"
         "encode_corpus(['some text ' * 20] * 50, Tokenizer.load('t.json'), 'out', workers=2)\n"
     )
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
@@ -249,7 +250,7 @@ KILLED = """
 import os, sys, time
 from minigpt_tok import Tokenizer, encode_corpus
 from minigpt_tok.data import encode
-encode.BATCH_BYTES = 2000
+encode.BATCH_BYTES, encode._INLINE_SECONDS = 2000, 0.0
 def texts():
     for n in range(10_000):
         if n == 200:
