@@ -36,6 +36,14 @@ DecodingErrors = Annotated[
         "--errors", help="Where a file is not UTF-8: stop, put U+FFFD in its place, or leave it out (counted)."
     ),
 ]
+CheckpointFile = Annotated[
+    Path, typer.Argument(metavar="CHECKPOINT", help="A checkpoint, which carries its tokenizer.", show_default=False)
+]
+DataFolder = Annotated[
+    Path,
+    typer.Option("--data", "-d", metavar="DIR", help="The folder of an encoded corpus.", show_default=False),
+]
+Device = Annotated[str, typer.Option(metavar="DEVICE", help="cpu, cuda, mps; auto takes the best there is.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", show_default=False)]
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from rich.cells import cell_len
 
+PAGE_WIDTH = 160  # columns of what is not a terminal
+
 
 def print_json(result: Mapping[str, Any]) -> None:
     """Print one JSON object. What JSON has no numbers for (infinity, not a number) becomes `null`."""
@@ -69,6 +71,18 @@ def _padded(text: str, width: int, *, to_right: bool = False) -> str:
     """Filled up to `width` columns of the terminal, in which 日 takes two."""
     fill = " " * max(0, width - cell_len(text))
     return fill + text if to_right else text + fill
+
+
+def print_rich(renderable: Any) -> None:
+    """Print a table or text of rich, in the width of the terminal; elsewhere in a width that breaks no line."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PAGE_WIDTH
+    with console.capture() as captured:
+        console.print(renderable)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 # Numbers and tokens
