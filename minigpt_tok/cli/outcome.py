@@ -16,6 +16,7 @@ import errno
 import json
 import logging
 import os
+import select
 import signal
 import sys
 import traceback
@@ -139,14 +140,16 @@ def _code_of(exit: SystemExit) -> int:
 
 
 def standard_output_is_closed() -> bool:
-    """Whether writing to standard output fails because nobody reads it any more."""
+    """Whether nobody reads standard output any more: then a broken pipe is this one, else some other."""
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return True
+        descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
-        pass
-    return False
+        return False
+    if not hasattr(select, "poll"):  # Windows, where this cannot be asked
+        return True
+    poll = select.poll()
+    poll.register(descriptor, 0)  # that the other side has closed is always reported
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 def _output_closed() -> int:
