@@ -9,6 +9,7 @@ text with `<|endoftext|>` lines, only with those rare backslashes left in.
 
 import contextlib
 import dataclasses
+import errno
 import json
 import logging
 import re
@@ -88,8 +89,20 @@ def write_processed(corpus: "Corpus", root: StrPath) -> ProcessedCorpus:
 
     Raises:
         CorpusError: the corpus has a name that is no folder's, or no documents; or that folder has files that were
-            not written here, a corpus as it was published perhaps.
+            not written here, a corpus as it was published perhaps; or the disk is full.
     """
+    try:
+        return _write_processed(corpus, root)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise CorpusError(
+            f"{Path(root) / folder_name(corpus.name)}: could not be written ({error.strerror}); what is there is marked "
+            "as unfinished. Free some space and write the corpus again, or choose another folder"
+        ) from error
+
+
+def _write_processed(corpus: "Corpus", root: StrPath) -> ProcessedCorpus:
     folder = Path(root) / folder_name(corpus.name)
     written = {split: SplitCounts() for split in corpus.splits}
     read = ReadCounts()
