@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import random
 import re
 import signal
 import subprocess
@@ -365,6 +366,7 @@ def test_the_embedding_is_found_by_its_name(name, prefix):
     state = {f"{prefix}{key}": value for key, value in Tiny(12, name).state_dict().items()}
     state[f"{prefix}position_embedding.weight"] = torch.zeros(99, 4)
     state[f"{prefix}blocks.0.weight"] = torch.zeros(5, 4)
+    state[f"{prefix}blocks.1.{name}.weight"] = torch.zeros(48)  # one shard's flat part of a matrix
     assert embedding_rows(state) == {f"{prefix}{name}.weight": 12}
 
 
@@ -453,6 +455,27 @@ def test_files_that_are_no_checkpoint(tmp_path, content, said):
     assert message.startswith(str(tmp_path / "c.pt"))
     assert "\x1b" not in message
     assert len(message) < 400
+
+
+@pytest.mark.parametrize("form", ["pt", "safetensors"])
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_damaged_files_give_one_of_our_errors(tmp_path, tok, form):
+    """Seeded: bytes changed anywhere in the file, or its end cut off. Read whole, or refused; never anything else."""
+    path, broken = tmp_path / "whole", tmp_path / "broken"
+    (save_checkpoint if form == "pt" else save_safetensors)(path, Tiny(), tok)
+    whole, draw = path.read_bytes(), random.Random(5)
+    refused = []
+    for _ in range(150):
+        raw = bytearray(whole)
+        for _ in range(draw.randint(1, 4)):
+            raw[draw.randrange(len(raw))] = draw.randrange(256)
+        broken.write_bytes(raw[: draw.randrange(len(raw))] if draw.random() < 0.2 else raw)
+        try:
+            verify_checkpoint(broken, tok)
+        except MiniGPTTokError as error:
+            refused.append(str(error))
+    assert len(refused) > 20
+    assert all(message.startswith(str(broken)) for message in refused)
 
 
 def test_a_pickle_is_never_run(tmp_path):
@@ -601,6 +624,7 @@ def test_safetensors_of_views_and_odd_layouts(tmp_path, tok):
     """Parts of one storage that are not the same tensor, and a transposed one, are written as they are."""
     whole = torch.arange(24.0).reshape(4, 6)
     state = {"a": whole[:2], "b": whole[2:], "c": whole.t(), "d": torch.zeros(0, 3), "e": torch.tensor(5)}
+    state |= {"f": whole[1:3], "g": whole}
     save_safetensors(tmp_path / "m.safetensors", state, tok)
     loaded = read_checkpoint(tmp_path / "m.safetensors")["state_dict"]
     assert loaded.keys() == state.keys()
@@ -634,6 +658,17 @@ def test_safetensors_without_a_fingerprint(tmp_path, tok):
     )
     with pytest.raises(FormatError, match="vocab_size"):
         verify_checkpoint(tmp_path / "m.safetensors", tok)
+
+
+def test_safetensors_whose_tied_weight_is_not_there(tmp_path, tok):
+    path = tmp_path / "m.safetensors"
+    checkpoint_files.write_safetensors(path, {"a": torch.zeros(3)}, {"shared_tensors": {"b": "c"}})
+    with pytest.raises(FormatError, match=r"damaged.*'c'"):
+        read_checkpoint(path)
+    for odd in ([1], "a", {"b": ["a"]}):
+        checkpoint_files.write_safetensors(path, {"a": torch.zeros(3)}, {"shared_tensors": odd})
+        with pytest.raises(FormatError, match="damaged"):
+            read_checkpoint(path)
 
 
 def test_a_failed_export_leaves_the_earlier_file(tmp_path, tok, monkeypatch):
