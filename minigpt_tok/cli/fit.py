@@ -133,6 +133,7 @@ def _say_point(point: dict[str, float]) -> None:
 def _result(result: "FitResult", data: Path, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
         **result.to_plain(),
+        "parameters": sum(parameter.numel() for parameter in result.model.parameters()),
         "checkpoint": result.checkpoint,
         "logs": result.logs,
         "data": data,
@@ -142,7 +143,8 @@ def _result(result: "FitResult", data: Path, tokenizer: Tokenizer) -> dict[str, 
 
 
 def _print_page(result: dict[str, Any]) -> None:
-    spent, body, embedding = result["spent"], result["body_parameters"], result["embedding_parameters"]
+    spent = result["spent"]
+    parameters = ", ".join(f"{result[f'{part}_parameters']:,} in the {part}" for part in ("body", "embedding"))
     points = [point for point in result["curve"] if "validation_bits_per_byte" in point]
     if points:
         header = ("step", "bytes", "tokens", "seconds", "training loss", "validation bits per byte")
@@ -150,7 +152,7 @@ def _print_page(result: dict[str, Any]) -> None:
         print()
     print_facts(
         [
-            ("model", f"{body + embedding:,} parameters: {body:,} in the body, {embedding:,} in the embedding"),
+            ("model", f"{result['parameters']:,} parameters: {parameters}"),
             ("tokenizer", f"{result['fingerprint']} ({result['vocab_size']:,} ids)"),
             ("budget", result["budget"]),
             ("trained on", f"{spent['bytes']:,} bytes, {spent['tokens']:,} tokens, in {result['steps']:,} steps"),

@@ -46,6 +46,8 @@ def progress(titles: dict[str, str] | None = None, *, total_bytes: int | None = 
 
         def report(stage: str, done: int, total: int | None = None) -> None:
             if stage not in tasks:
+                for other in tasks.values():  # what has ended gives its line to what begins
+                    bars.update(other, visible=False)
                 tasks[stage] = bars.add_task((titles or {}).get(stage, stage), total=None, stage=stage)
             if total is None and is_in_bytes(stage):
                 total = total_bytes
