@@ -13,8 +13,9 @@ with another pattern, `"pattern"` follows. A byte-level tokenizer is the compact
 | `whole_piece` | whether a piece that is a token is taken whole; only where some token is unreachable without it |
 | `pattern` | the name of the pre-tokenizer, or its regular expression where it has no name |
 
-A merge list is dropped, and the rule is `bytes`, where the order of the tokens implies it: merging each token's bytes
-with lower ranks only gives it, or it is all splits of each token into two tokens, by token, then left, then right.
+Of a pair that stands twice in a merge list the last place counts. A merge list is dropped, and the rule is `bytes`,
+where the order of the tokens implies it: merging each token's bytes with lower ranks only gives it (and merging with
+all ranks gives no token besides), or it is all splits of each token into two tokens, by token, then left, then right.
 Separators are `,` and `:`; characters outside ASCII are not escaped; the text is UTF-8.
 """
 
@@ -23,7 +24,7 @@ import json
 
 from minigpt_tok.bpe.model import BPEModel
 from minigpt_tok.bpe.pretokenize import known_pattern_name
-from minigpt_tok.bpe.ranks import implied_merges, ranks_suffice, unreachable_ids
+from minigpt_tok.bpe.ranks import implied_merges, live_merges, ranks_suffice, unreachable_ids
 
 FINGERPRINT_VERSION = 1
 
@@ -55,7 +56,7 @@ def canonical_text(model: BPEModel) -> str:
         form["rank_rule"] = "bytes"
     else:
         form["rank_rule"] = "pair"
-        form["merges"] = [list(pair) for pair in model.merges]
+        form["merges"] = [list(pair) for pair in live_merges(model)]
     form["whole_piece"] = model.whole_piece and bool(unreachable_ids(model, implied if suffices else ()))
     form["pattern"] = known_pattern_name(model.pattern) or model.pattern
     return _compact(form)

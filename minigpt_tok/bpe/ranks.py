@@ -45,6 +45,11 @@ def all_splits(model: BPEModel) -> Iterator[tuple[int, int]]:
         yield from sorted((id_of[left], id_of[right]) for left, right in cuts if left in id_of and right in id_of)
 
 
+def live_merges(model: BPEModel) -> tuple[tuple[int, int], ...]:
+    """The merges by rank, without those whose pair stands again later: its last rank counts."""
+    return tuple(dict.fromkeys(reversed(model.merges)))[::-1]
+
+
 def reached_out_of_order(model: BPEModel, implied: dict[int, tuple[int, int]]) -> bool:
     """Whether merging by bytes makes some token that has no implied merge: by way of a token of higher rank.
 
@@ -64,9 +69,10 @@ def ranks_suffice(model: BPEModel, implied: dict[int, tuple[int, int]]) -> bool:
     """
     if model.rank_rule == "bytes":
         return True
-    if model.merges == tuple(implied.values()):
+    merges = live_merges(model)
+    if merges == tuple(implied.values()):
         return not reached_out_of_order(model, implied)
-    return model.merges == tuple(islice(all_splits(model), len(model.merges) + 1))
+    return merges == tuple(islice(all_splits(model), len(merges) + 1))
 
 
 def unreachable_ids(model: BPEModel, reached: Collection[int] | None = None) -> list[int]:
