@@ -50,12 +50,13 @@ def canonical_text(model: BPEModel) -> str:
             for token in sorted(model.added_tokens, key=lambda token: token.id)
         ],
     }
-    if ranks_suffice(model, implied):
+    suffices = ranks_suffice(model, implied)
+    if suffices:
         form["rank_rule"] = "bytes"
     else:
         form["rank_rule"] = "pair"
         form["merges"] = [list(pair) for pair in model.merges]
-    form["whole_piece"] = model.whole_piece and bool(unreachable_ids(model, implied))
+    form["whole_piece"] = model.whole_piece and bool(unreachable_ids(model, implied if suffices else ()))
     form["pattern"] = known_pattern_name(model.pattern) or model.pattern
     return _compact(form)
 

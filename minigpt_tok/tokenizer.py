@@ -329,7 +329,8 @@ class Tokenizer:
     @classmethod
     def _from_loaded(cls, loaded: formats.Loaded) -> "Tokenizer":
         tokenizer = cls(loaded.model, loaded.training, loaded.name)
-        formats.check_fingerprint(loaded, tokenizer.fingerprint)
+        if loaded.fingerprint is not None:  # else a second or two for the largest files, spent when it is asked for
+            formats.check_fingerprint(loaded, tokenizer.fingerprint)
         return tokenizer
 
     @classmethod

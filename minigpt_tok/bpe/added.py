@@ -1,7 +1,7 @@
 """Finding added tokens in text, leftmost-longest, before anything else looks at it."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Literal
 
@@ -29,8 +29,10 @@ class AddedTokens:
             )
         return self._matchers[allowed]
 
-    def refuse(self, text: str, allowed_special: SpecialTokens, disallowed_special: SpecialTokens) -> None:
-        """Raise if `text` has a special token that is disallowed and not allowed.
+    def refuse(
+        self, text: str, allowed_special: SpecialTokens, disallowed_special: SpecialTokens, *, offset: int = 0
+    ) -> None:
+        """Raise if `text` has a special token that is disallowed and not allowed; `offset` is where `text` begins.
 
         Raises:
             TokenizerError: naming the token, its position in characters, and what to pass for each intention.
@@ -40,14 +42,18 @@ class AddedTokens:
         refused = self._named(disallowed_special, "disallowed_special") - self._named(
             allowed_special, "allowed_special"
         )
-        # Over all specials, so that an allowed token that contains a refused one is not taken for it.
-        for start, _, token in Matcher(token for token in self._tokens if token.special).find(text):
+        for start, _, token in self.specials.find(text):
             if token.content in refused:
                 raise TokenizerError(
-                    f"the text has the special token {token.content!r} at character {start:,}, which is disallowed here.\n"
-                    f"To get its id {token.id}, pass allowed_special={{{token.content!r}}}.\n"
+                    f"the text has the special token {token.content!r} at character {offset + start:,}, which is disallowed "
+                    f"here.\nTo get its id {token.id}, pass allowed_special={{{token.content!r}}}.\n"
                     "To have it encoded as plain text, leave it out of disallowed_special."
                 )
+
+    @cached_property
+    def specials(self) -> "Matcher":
+        """Matches all specials, allowed or not: an allowed token that contains a refused one is not taken for it."""
+        return Matcher(token for token in self._tokens if token.special)
 
     def _named(self, tokens: SpecialTokens, argument: str) -> frozenset[str]:
         if isinstance(tokens, str):
@@ -71,6 +77,12 @@ class Matcher:
 
     def find(self, text: str) -> Iterator[tuple[int, int, AddedToken]]:
         """(start, end, token) of every match, in characters, left to right; white space that a flag takes in included."""
+        for start, end, token in self._candidates(text):
+            if token is not None:
+                yield start, end, token
+
+    def _candidates(self, text: str) -> Iterator[tuple[int, int, AddedToken | None]]:
+        """As `find`, with `None` for a token that `single_word` refuses: its characters are not looked at again."""
         if self._expression is None:
             return
         done = 0
@@ -78,6 +90,7 @@ class Matcher:
             start, end = match.span()
             token = self._by_content[match.group()]
             if token.single_word and (_word_before(text, start) or _word_at(text, end)):
+                yield start, end, None
                 continue
             if token.lstrip:
                 while start > done and is_space(text[start - 1]):
@@ -100,14 +113,24 @@ class Matcher:
         if done < len(text):
             yield done, text[done:] if done else text
 
-    def may_cross(self, is_certain_cut: Callable[[str, str], bool]) -> bool:
-        """Whether some token could lie across a place where the pre-tokenizer is certain to cut."""
-        return any(
-            token.rstrip
-            or token.lstrip
-            or any(is_certain_cut(a, b) for a, b in zip(token.content, token.content[1:], strict=False))
-            for token in self._by_content.values()
-        )
+    @cached_property
+    def reach(self) -> int:
+        """How many characters from its start, in characters, can decide whether a token is matched; 0 without tokens."""
+        return max(map(len, self._by_content), default=-1) + 1
+
+    @cached_property
+    def looks_around(self) -> bool:
+        """Whether the text beside some token matters: white space taken in, or words that must not touch it."""
+        return any(token.lstrip or token.rstrip or token.single_word for token in self._by_content.values())
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """(start, end) of what the tokens take up, with the characters beside it that they look at."""
+        beside = int(self.looks_around)
+        return [(start - beside, end + beside) for start, end, _ in self._candidates(text)]
+
+    def can_end_before_token(self, text: str) -> bool:
+        """Whether a token that begins after `text` could not take in white space at its end."""
+        return not (is_space(text[-1]) and any(token.lstrip for token in self._by_content.values()))
 
 
 def _is_word(character: str) -> bool:

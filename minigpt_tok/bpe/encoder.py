@@ -20,6 +20,8 @@ from minigpt_tok.errors import TokenizerError
 
 CACHED_PIECES = 1 << 17  # at most; then the cache starts anew. About 200 bytes each.
 LONG_PIECE = 256  # units; a longer piece is not worth a place in the cache as a whole
+CUTS_TRIED = 16  # the last ones in a text, before more text is waited for
+LARGEST_TABLE = 4096  # units that stand in tokens: 16 MB to look any two of them up at once
 STRETCH = 1 << 20  # characters that are cut into pieces at a time, where the pattern is certain to cut
 
 
@@ -62,7 +64,9 @@ class Encoder:
     ) -> list[int]:
         """Ids of `text`; see `Tokenizer.encode`."""
         self.added.refuse(text, allowed_special, disallowed_special)
-        matcher = self.added.matcher(allowed_special)
+        return self._encode(text, self.added.matcher(allowed_special))
+
+    def _encode(self, text: str, matcher: Matcher, *, offset: int = 0) -> list[int]:
         ids: list[int] = []
         try:
             for _, segment in matcher.split(text):
@@ -72,33 +76,59 @@ class Encoder:
                 for stretch in stretches(segment, self.pretokenizer):
                     ids.extend(chain.from_iterable(map(self._pieces.__getitem__, self.pretokenizer.pieces(stretch))))
         except (UnicodeEncodeError, KeyError):
-            raise self._complaint(text) from None
+            raise self._complaint(text, offset) from None
         return ids
 
     def encode_iter(
         self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
     ) -> Iterator[int]:
-        """Ids of the joined texts, one by one; memory is that of the longest stretch without a certain cut."""
+        """Ids of the joined texts, one by one; memory is that of the longest stretch that cannot be cut."""
         matcher = self.added.matcher(allowed_special)
-        cuttable = not matcher.may_cross(self.pretokenizer.is_certain_cut) and not (
-            disallowed_special and self.added.matcher("all").may_cross(self.pretokenizer.is_certain_cut)
-        )
-        held: list[str] = []  # what has no certain cut in it yet
-        last = ""  # the last character held
+        others = [self.added.specials] if disallowed_special else []
+        done = 0  # characters encoded
+        held: list[str] = []  # what came after them,
+        size = 0  # so many characters,
+        wait = 0  # to be looked at again when there are so many: twice as many as last time, so linear in all
         for text in texts:
-            if not text:
+            if not isinstance(text, str):
+                raise TokenizerError(f"one of the texts is {type(text).__name__}, not str")
+            held.append(text)
+            size += len(text)
+            if size < wait:
                 continue
-            cut = self.pretokenizer.last_certain_cut(last + text) if cuttable else 0
+            joined = "".join(held)
+            cut = self._safe_cut(joined, matcher, others)
             if cut > 0:
-                held.append(text[: cut - len(last)])
-                yield from self.encode(
-                    "".join(held), allowed_special=allowed_special, disallowed_special=disallowed_special
-                )
-                held = [text[cut - len(last) :]]
-            else:
-                held.append(text)
-            last = text[-1]
-        yield from self.encode("".join(held), allowed_special=allowed_special, disallowed_special=disallowed_special)
+                part = joined[:cut]
+                self.added.refuse(part, allowed_special, disallowed_special, offset=done)
+                yield from self._encode(part, matcher, offset=done)
+                done += cut
+            held = [joined[cut:]]
+            size = len(held[0])
+            wait = 2 * size
+        rest = "".join(held)
+        self.added.refuse(rest, allowed_special, disallowed_special, offset=done)
+        yield from self._encode(rest, matcher, offset=done)
+
+    def _safe_cut(self, text: str, matcher: Matcher, others: list[Matcher]) -> int:
+        """Where `text` can be cut, whatever follows it, without a change of ids; 0 if nowhere."""
+        matchers = [matcher, *others]
+        limit = len(text) - max(each.reach for each in matchers)  # beyond it, a token may still be growing
+        if limit <= 0:
+            return 0
+        spans = [span for each in matchers for span in each.spans(text)]
+        bound = limit
+        for _ in range(CUTS_TRIED):
+            cut = self.pretokenizer.last_certain_cut(text[: bound + 1])
+            if cut == 0:
+                break
+            across = [start for start, end in spans if start < cut < end]
+            if not across and matcher.can_end_before_token(text[:cut]):
+                return cut
+            bound = min([cut - 1, *across])
+        if others or matcher.looks_around:
+            return 0
+        return max((end for _, end in spans if end <= limit), default=0)
 
     def encode_with_offsets(
         self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
@@ -197,7 +227,7 @@ class Encoder:
         if self.model.rank_rule == "pair":
             by_pair: dict[tuple[int, int], tuple[int, int]] = {}
             for rank, (pair, merged) in enumerate(zip(self.model.merges, self.model.merge_results, strict=True)):
-                by_pair.setdefault(pair, (rank, merged))
+                by_pair[pair] = (rank, merged)  # of a pair that stands twice the last rank counts, as in Hugging Face
             return lambda left, right: by_pair.get((left, right))
         tokens, id_of = self.model.tokens, self.model.id_of
 
@@ -214,7 +244,7 @@ class Encoder:
         else:
             codes = np.frombuffer(units, dtype=np.uint8)
         classes = self._joinable_classes[codes]
-        cuts = np.flatnonzero(~self._joinable[classes[:-1], classes[1:]]) + 1
+        cuts = np.flatnonzero(~self._joinable(classes[:-1], classes[1:])) + 1
         yield from (units[start:end] for start, end in pairwise([0, *cuts.tolist(), len(units)]))
 
     @cached_property
@@ -232,28 +262,38 @@ class Encoder:
 
     @cached_property
     def _joinable_classes(self) -> np.ndarray:
-        """Unit → row of `_joinable`; 0 for the units that no token joins to any other."""
+        """Unit → class for `_joinable`; 0 for the units that no token joins to any other."""
         units = sorted({unit for pair in self._neighbours for unit in pair})
         classes = np.zeros(256 if self.model.unit == "byte" else 0x110000, dtype=np.int32)
         classes[units] = np.arange(1, len(units) + 1)
         return classes
 
     @cached_property
-    def _joinable(self) -> np.ndarray:
-        """(classes, classes), bool: whether two units may be joined."""
-        size = int(self._joinable_classes.max(initial=0)) + 1
-        joinable = np.zeros((size, size), dtype=bool)
-        for left, right in self._neighbours:
-            joinable[self._joinable_classes[left], self._joinable_classes[right]] = True
-        return joinable
+    def _joinable(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """(classes of left units, of right units), both `(n,)` → bool `(n,)`: whether they may be joined."""
+        classes = self._joinable_classes
+        size = int(classes.max(initial=0)) + 1
+        pairs = np.array(sorted(self._neighbours), dtype=np.int64).reshape(-1, 2)
+        codes = np.sort(classes[pairs[:, 0]].astype(np.int64) * size + classes[pairs[:, 1]])
+        if size <= LARGEST_TABLE:
+            table = np.zeros(size * size, dtype=bool)
+            table[codes] = True
+            return lambda left, right: table[left * size + right]
 
-    def _complaint(self, text: str) -> TokenizerError:
-        """What is wrong with a text that could not be encoded."""
+        def found(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+            wanted = left.astype(np.int64) * size + right
+            same: np.ndarray = codes[np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)] == wanted
+            return same
+
+        return found
+
+    def _complaint(self, text: str, offset: int = 0) -> TokenizerError:
+        """What is wrong with a text that could not be encoded; `offset` is where it begins."""
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             return TokenizerError(
-                f"the text has a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start:,}: it is no "
+                f"the text has a lone surrogate, U+{ord(text[error.start]):04X}, at character {offset + error.start:,}: it is no "
                 "text and has no UTF-8. Repair it where it was read, e.g. text.encode('utf-8', 'replace').decode()"
             )
         known = self._base_id_of_character
@@ -285,6 +325,5 @@ def stretches(text: str, pretokenizer: PreTokenizer) -> Iterator[str]:
 
 def _with_ends(matcher: Matcher, text: str) -> Iterator[tuple[int, int, str | AddedToken]]:
     """`Matcher.split` with the end of every part: where the next one starts."""
-    parts = list(matcher.split(text))
-    for (start, part), end in zip(parts, [start for start, _ in parts[1:]] + [len(text)], strict=True):
+    for (start, part), (end, _) in pairwise([*matcher.split(text), (len(text), "")]):
         yield start, end, part

@@ -5,10 +5,10 @@ wrote it; the classes in it (`\p{L}`, `\s`, `[^\s\p{L}\p{N}]`, ...) are spelled 
 from `unicode_classes.py`, and Python's own `re` runs the result. So pieces depend neither on the running Python's
 `unicodedata` nor on the `regex` package, and what is run is what is read.
 
-What it costs: about 40 MB/s of English on one core. Python's `re` looks a character up to U+FFFF up in a bitmap but
-walks the ranges beyond it one by one, at every failing test, five times slower in all. Therefore each expression is
-compiled twice, when first needed: with the ranges up to U+FFFF, which is all that a text without characters beyond can
-meet, and with all of them. Nothing here is quadratic: no alternative can give back more than one run of one class.
+What it costs: about 40 MB/s of English on one core. Python's `re` finds a character up to U+FFFF in a bitmap but walks
+the ranges beyond one by one, which made whole texts five times slower. So the ranges end at U+FFFF, and in a text with
+characters beyond each of these is first replaced by one of its class (no pattern asks for more than the class), at
+half the speed. Nothing here is quadratic: no alternative gives back more than the run that it has just taken.
 
 Every piece is non-empty and the pieces of a text join back to it.
 """
@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
 from minigpt_tok.bpe.unicode_classes import RANGES
@@ -33,8 +34,9 @@ Ranges = tuple[tuple[int, int], ...]
 """Code points as closed ranges, ascending and never touching."""
 
 _LAST_OF_PLANE_0 = 0xFFFF
-_LAST_OF_ALL = 0x10FFFF
 _BEYOND_PLANE_0 = re.compile("[\U00010000-\U0010ffff]")
+_STAND_INS = {"Lu": "À", "Ll": "à", "Lt": "ǅ", "Lm": "ʰ", "Lo": "ª", "M": "\u0300", "N": "²"}
+_STAND_IN_FOR_OTHER = "§"
 
 
 # --- The class table ---------------------------------------------------------------------------------------------
@@ -77,6 +79,19 @@ def _is_in(name: str, ch: str) -> bool:
 def _borders(name: str) -> tuple[int, ...]:
     """Where a class begins and ends in turn, so that an odd number of borders lie at or before its members."""
     return tuple(border for first, last in class_ranges(name) for border in (first, last + 1))
+
+
+@lru_cache(maxsize=4096)
+def _stand_in(ch: str) -> str:
+    """The character up to U+FFFF that stands in for one beyond; there is no white space beyond."""
+    return next((stand_in for name, stand_in in _STAND_INS.items() if _is_in(name, ch)), _STAND_IN_FOR_OTHER)
+
+
+def _in_plane_0(text: str) -> str:
+    """The text with stand-ins: of the same length, and the very object if it needs none."""
+    if _BEYOND_PLANE_0.search(text) is None:
+        return text
+    return _BEYOND_PLANE_0.sub(lambda found: _stand_in(found[0]), text)
 
 
 def _union(*many: Ranges) -> Ranges:
@@ -275,8 +290,8 @@ _MEMBER = re.compile(r"\\p\{(?P<name>\w+)\}|(?P<space>\\s)|\\(?P<escape>[rn])|(?
 _ESCAPES = {"r": "\r", "n": "\n"}
 
 
-def _spelled_out(expression: str, last: int) -> str:
-    r"""An expression of this module with its classes as ranges up to `last`: `\s+` -> `[\U00000009-\U0000000d...]+`.
+def _compiled(expression: str) -> re.Pattern[str]:
+    r"""An expression of this module with its classes as ranges up to U+FFFF: `\s+` -> `[\u0009-\u000d\u0020...]+`.
 
     Knows just what the patterns above use. Their `$` is the very end of the text, which Python calls `\Z`.
     """
@@ -285,13 +300,13 @@ def _spelled_out(expression: str, last: int) -> str:
         if found[0] == "$":
             return r"\Z"
         if found["single"]:
-            return _set(found["single"].lower(), negated=found["single"] == r"\S", last=last)
-        return _set(found["members"], negated=bool(found["negated"]), last=last)
+            return _set(found["single"].lower(), negated=found["single"] == r"\S")
+        return _set(found["members"], negated=bool(found["negated"]))
 
-    return _CLASSES.sub(replacement, expression)
+    return re.compile(_CLASSES.sub(replacement, expression))
 
 
-def _set(members: str, *, negated: bool, last: int) -> str:
+def _set(members: str, *, negated: bool) -> str:
     ranges: list[Ranges] = []
     for member in _MEMBER.finditer(members):
         if member["name"]:
@@ -302,9 +317,9 @@ def _set(members: str, *, negated: bool, last: int) -> str:
             code_point = ord(member["literal"] or _ESCAPES[member["escape"]])
             ranges.append(((code_point, code_point),))
     spelled = (
-        f"\\U{first:08x}-\\U{min(end, last):08x}" if first < end else f"\\U{first:08x}"
-        for first, end in _union(*ranges)
-        if first <= last
+        f"\\u{first:04x}-\\u{min(last, _LAST_OF_PLANE_0):04x}" if first < last else f"\\u{first:04x}"
+        for first, last in _union(*ranges)
+        if first <= _LAST_OF_PLANE_0
     )
     return f"[{'^' if negated else ''}{''.join(spelled)}]"
 
@@ -363,43 +378,42 @@ class _Named(PreTokenizer):
         self._definition = _DEFINITIONS[name]
 
     def pieces(self, text: str) -> list[str]:
-        pattern = self._compiled if _BEYOND_PLANE_0.search(text) is None else self._compiled_for_all_planes
-        return pattern.findall(text)
+        matched = _in_plane_0(text)
+        pieces: list[str] = self._pieces.findall(matched)
+        if matched is text:
+            return pieces
+        ends = list(accumulate(map(len, pieces)))
+        return [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def explain(self, text: str) -> list[tuple[str, str]]:
         labels = [label for label, _ in self._definition.alternatives]
         explained = []
-        for match in self._compiled_in_groups.finditer(text):
+        for match in self._alternatives.finditer(_in_plane_0(text)):
             label = labels[(match.lastindex or 0) - 1]
             if label == "white space before a word" and match.end() == len(text):
                 label = "white space at the end"
-            explained.append((match[0], label))
+            explained.append((text[match.start() : match.end()], label))
         return explained
 
     def last_certain_cut(self, text: str) -> int:
-        match = self._up_to_certain_cut.match(text)
+        match = self._up_to_certain_cut.match(_in_plane_0(text))
         return match.end() if match else 0
 
     def is_certain_cut(self, before: str, after: str) -> bool:
         return self.last_certain_cut(before[-1:] + after[:1]) == 1
 
     @cached_property
-    def _compiled(self) -> re.Pattern[str]:
-        return re.compile(_spelled_out(self.expression, _LAST_OF_PLANE_0))
+    def _pieces(self) -> re.Pattern[str]:
+        return _compiled(self.expression)
 
     @cached_property
-    def _compiled_for_all_planes(self) -> re.Pattern[str]:
-        return re.compile(_spelled_out(self.expression, _LAST_OF_ALL))
-
-    @cached_property
-    def _compiled_in_groups(self) -> re.Pattern[str]:
-        groups = "|".join(f"({expression})" for _, expression in self._definition.alternatives)
-        return re.compile(_spelled_out(groups, _LAST_OF_ALL))
+    def _alternatives(self) -> re.Pattern[str]:
+        return _compiled("|".join(f"({expression})" for _, expression in self._definition.alternatives))
 
     @cached_property
     def _up_to_certain_cut(self) -> re.Pattern[str]:
         # Greedy, so it finds the last one; the dots make sure that there is a character on either side.
-        return re.compile(_spelled_out(f"(?s:.+(?=.))(?:{self._definition.certain_cuts})", _LAST_OF_ALL))
+        return _compiled(f"(?s:.+(?=.))(?:{self._definition.certain_cuts})")
 
 
 class _Whole(PreTokenizer):
@@ -423,8 +437,9 @@ class _Custom(PreTokenizer):
     """Any other regular expression, run by the `regex` package.
 
     Text between two matches is a piece of its own, as is each match: what Hugging Face calls Split, "isolated"
-    (tiktoken would drop the text between). So pieces join back to the text whatever the expression. How long it takes
-    is up to the expression.
+    (tiktoken would drop the text between). So pieces join back to the text whatever the expression. What it means and
+    how long it takes is up to the `regex` package: `$`, for one, also matches before a last newline there, before any
+    newline in Hugging Face's engine, and at the very end alone in tiktoken's.
     """
 
     name = None

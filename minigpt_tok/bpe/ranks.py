@@ -4,7 +4,7 @@ A rank file (tiktoken) has no merges: two neighbours merge if their joined bytes
 say, unless it is the one that the order of the tokens implies.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -45,26 +45,52 @@ def all_splits(model: BPEModel) -> Iterator[tuple[int, int]]:
         yield from sorted((id_of[left], id_of[right]) for left, right in cuts if left in id_of and right in id_of)
 
 
+def reached_out_of_order(model: BPEModel, implied: dict[int, tuple[int, int]]) -> bool:
+    """Whether merging by bytes makes some token that has no implied merge: by way of a token of higher rank.
+
+    Llama 3 has 678 tokens without an implied merge. 90 of them are made all the same, such as one whose second half
+    comes later in the file than itself; the others can be reached only whole.
+    """
+    by_bytes = Encoder(replace(model, rank_rule="bytes", whole_piece=False, pattern="none"))
+    others = (id for id in model.ids_by_rank if id not in implied)
+    return any(by_bytes.merge(model.tokens[id] or b"") == [id] for id in others)
+
+
 def ranks_suffice(model: BPEModel, implied: dict[int, tuple[int, int]]) -> bool:
-    """Whether the model's merges say no more than the order of its tokens does."""
+    """Whether the model's merges say no more than the order of its tokens does.
+
+    All splits always do what the rank rule by bytes does. The implied merges do, unless that rule makes some token out
+    of order: whatever is made in a longer piece is made of the same parts as alone.
+    """
     if model.rank_rule == "bytes":
         return True
     if model.merges == tuple(implied.values()):
-        return len(implied) == len(model.ids_by_rank) or model.whole_piece
+        return not reached_out_of_order(model, implied)
     return model.merges == tuple(islice(all_splits(model), len(model.merges) + 1))
 
 
-def unreachable_ids(model: BPEModel, implied: dict[int, tuple[int, int]] | None = None) -> list[int]:
-    """The learned tokens that merging their own bytes does not give, whole-piece lookup left aside."""
-    implied = implied_merges(model) if implied is None else implied
+def unreachable_ids(model: BPEModel, reached: Collection[int] | None = None) -> list[int]:
+    """The learned tokens that merging their own bytes does not give, whole-piece lookup left aside.
+
+    `reached` are ids that are known to be given: those with an implied merge, where ranks suffice, since merging with
+    all ranks takes the same first steps as with lower ranks only.
+    """
+    if reached is None:
+        implied = implied_merges(model)
+        reached = implied if ranks_suffice(model, implied) else ()
     by_merging = Encoder(replace(model, whole_piece=False, pattern="none"))
-    # Merging with all ranks takes the same first steps as with lower ranks only, so what is implied is reached.
-    known = implied if ranks_suffice(model, implied) else {}
-    return [id for id in model.ids_by_rank if id not in known and by_merging.merge(model.tokens[id] or b"") != [id]]
+    return [id for id in model.ids_by_rank if id not in reached and by_merging.merge(model.tokens[id] or b"") != [id]]
 
 
 def merge_list(model: BPEModel) -> list[tuple[int, int, int]]:
-    """(left id, right id, merged id) by rank; under the rank rule `bytes` the merges that the order implies."""
+    """(left id, right id, merged id) by rank; under the rank rule `bytes` a list that gives the same ids.
+
+    That is the implied merges, one for each token, or all splits where these do not do.
+    """
     if model.rank_rule == "pair":
         return [(*pair, merged) for pair, merged in zip(model.merges, model.merge_results, strict=True)]
-    return [(*pair, merged) for merged, pair in implied_merges(model).items()]
+    implied = implied_merges(model)
+    if not reached_out_of_order(model, implied):
+        return [(*pair, merged) for merged, pair in implied.items()]
+    tokens, id_of = model.tokens, model.id_of
+    return [(left, right, id_of[(tokens[left] or b"") + (tokens[right] or b"")]) for left, right in all_splits(model)]

@@ -22,6 +22,16 @@ CHAT_TOKENS = (
 )
 
 
+def check_whole(argument: str, value: Any) -> None:
+    """Refuse what is no whole number, such as 300.0 or True.
+
+    Raises:
+        TokenizerError: naming the argument.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TokenizerError(f"{argument} is {value!r}, not a whole number")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """One way of training, switch by switch. Every switch is also an argument of `train_tokenizer` by its name here.
@@ -60,6 +70,11 @@ class Recipe:
                 raise TokenizerError(
                     f"{switch} is {getattr(self, switch)!r}; choose one of {', '.join(get_args(kinds))}"
                 )
+        if not isinstance(self.pattern, str):
+            raise TokenizerError(f"pattern is {self.pattern!r}; give a pattern's name or a regular expression")
+        for switch in ("min_frequency", "max_token_length", "limit_alphabet"):
+            if getattr(self, switch) is not None or switch == "min_frequency":
+                check_whole(switch, getattr(self, switch))
         if self.min_frequency < 1:
             raise TokenizerError(f"min_frequency is {self.min_frequency}; the least is 1 (merge whatever occurs)")
         if self.max_token_length is not None and self.max_token_length < 1:

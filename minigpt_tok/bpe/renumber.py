@@ -5,14 +5,15 @@ from dataclasses import replace
 from typing import get_args
 
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
-from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.bpe.recipes import IdOrder, Recipe, check_special_tokens
 from minigpt_tok.errors import TokenizerError
 
 
 def truncated(model: BPEModel, vocab_size: int) -> BPEModel:
     """The model with only its first merges, so many that it has `vocab_size` ids; later ids move up."""
-    made = list(dict.fromkeys(merged for _, _, merged in merge_list(model)))
+    # Tokens that no merge makes, which loaded tokenizers may have, come last; under the rule `bytes` ids are ranks.
+    by_rank = model.merge_results if model.rank_rule == "pair" else ()
+    made = list(dict.fromkeys([*by_rank, *model.ids_by_rank]))
     fixed = len(model.base_ids) + len(model.added_tokens)
     if not fixed <= vocab_size <= fixed + len(made):
         raise TokenizerError(

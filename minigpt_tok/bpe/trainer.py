@@ -11,7 +11,7 @@ from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.encoder import stretches
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
 from minigpt_tok.bpe.pretokenize import PreTokenizer, get_pretokenizer
-from minigpt_tok.bpe.recipes import Recipe, check_special_tokens
+from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
 from minigpt_tok.bpe.reference import Merge, Stop, train_merges
 from minigpt_tok.errors import CorpusError, TokenizerError
 
@@ -240,6 +240,7 @@ def number_tokens(
 
 def _check_vocab_size(vocab_size: int, base: int, specials: int) -> int:
     """How many merges there is room for."""
+    check_whole("vocab_size", vocab_size)
     room = vocab_size - base - specials
     if room < 0:
         raise TokenizerError(

@@ -24,6 +24,8 @@ def to_model(base_tokens: list[str], merges: list[tuple[str, str]], source: str,
     Raises:
         FormatError: a base token that is not one character or stands twice, or a merge of a token not yet made.
     """
+    if not base_tokens:
+        raise FormatError(f"{source}: base_tokens is empty, so no text could be encoded")
     id_of: dict[str, int] = {}
     for number, token in enumerate(base_tokens):
         if not isinstance(token, str) or len(token) != 1 or "\ud800" <= token <= "\udfff":

@@ -1,12 +1,24 @@
-"""The CS336 form: a vocabulary `dict[int, bytes]` and merges `list[tuple[bytes, bytes]]`."""
+"""The CS336 form: a vocabulary `dict[int, bytes]` and merges `list[tuple[bytes, bytes]]`.
 
+In files, as the course's fixtures have it: the vocabulary as a JSON object of token → id, the merges as lines of two
+tokens, both in GPT-2's printable characters; or each as a pickle.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from minigpt_tok.bpe.model import AddedToken, BPEModel
+from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE, AddedToken, BPEModel
 from minigpt_tok.bpe.pretokenize import get_pretokenizer, known_pattern_name
 from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.errors import FormatError
-from minigpt_tok.formats.loaded import tokens_by_id
+from minigpt_tok.files import StrPath, write_text
+from minigpt_tok.formats import plain_pickle
+from minigpt_tok.formats.gpt2 import read_merges
+from minigpt_tok.formats.loaded import read_json, tokens_by_id
+
+Vocab = dict[int, bytes]
+Merges = list[tuple[bytes, bytes]]
 
 
 def to_model(
@@ -38,7 +50,10 @@ def to_model(
         added.append(AddedToken(content=text, id=len(tokens)))
         tokens.append(None)
     pairs, results = [], []
-    for rank, (left, right) in enumerate(merges):
+    for rank, merge in enumerate(merges):
+        if not isinstance(merge, list | tuple) or len(merge) != 2 or not all(isinstance(part, bytes) for part in merge):
+            raise FormatError(f"merge {rank} is {merge!r}, not a pair of bytes")
+        left, right = merge
         for part in (left, right, left + right):
             if part not in id_of:
                 raise FormatError(f"merge {rank} joins {left!r} and {right!r}, but {part!r} is not in the vocabulary")
@@ -62,3 +77,66 @@ def from_model(model: BPEModel) -> tuple[dict[int, bytes], list[tuple[bytes, byt
     vocab |= {token.id: token.content.encode("utf-8") for token in model.added_tokens}
     merges = [(vocab[left], vocab[right]) for left, right, _ in merge_list(model)]
     return dict(sorted(vocab.items())), merges
+
+
+def load(vocab_path: StrPath, merges_path: StrPath, special_tokens: Sequence[str] = ()) -> tuple[Vocab, Merges]:
+    """Read both files, each in JSON and lines or as a pickle, told apart by what is in it.
+
+    Args:
+        special_tokens: tokens that may stand in the vocabulary as they are, where they are no printable characters.
+
+    Raises:
+        FormatError: naming the file and what is wrong with it.
+    """
+    if _is_pickle(vocab_path):
+        vocab = plain_pickle.load(vocab_path)
+        if not isinstance(vocab, dict):
+            raise FormatError(f"{vocab_path}: a pickle of {type(vocab).__name__}, not of dict")
+    else:
+        by_text = read_json(vocab_path, "a vocabulary")
+        if not isinstance(by_text, dict):
+            raise FormatError(f"{vocab_path}: not an object of tokens and ids")
+        vocab = _by_id(by_text, special_tokens, vocab_path)
+    if _is_pickle(merges_path):
+        merges = plain_pickle.load(merges_path)
+        if not isinstance(merges, list):
+            raise FormatError(f"{merges_path}: a pickle of {type(merges).__name__}, not of list")
+    else:
+        pairs = (line.split(" ") for line in read_merges(merges_path))
+        merges = [(_bytes(left, merges_path), _bytes(right, merges_path)) for left, right in pairs]
+    return vocab, merges
+
+
+def save(vocab_path: StrPath, merges_path: StrPath, vocab: Mapping[int, bytes], merges: Merges) -> None:
+    """Write both files in JSON and lines."""
+    write_text(vocab_path, json.dumps({_printable(token): id for id, token in vocab.items()}, ensure_ascii=False))
+    write_text(merges_path, "".join(f"{_printable(left)} {_printable(right)}\n" for left, right in merges))
+
+
+def _is_pickle(path: StrPath) -> bool:
+    with open(path, "rb") as file:
+        return file.read(1) == plain_pickle.FIRST_BYTE
+
+
+def _by_id(by_text: dict[str, Any], special_tokens: Sequence[str], path: StrPath) -> Vocab:
+    vocab: Vocab = {}
+    for text, id in by_text.items():
+        if not isinstance(id, int) or isinstance(id, bool):
+            raise FormatError(f"{path}: the id of {text!r} is {id!r}, not a whole number")
+        if id in vocab:
+            raise FormatError(f"{path}: {text!r} has the id {id}, which another token has too")
+        vocab[id] = text.encode("utf-8") if text in special_tokens else _bytes(text, path)
+    return vocab
+
+
+def _bytes(text: str, path: StrPath) -> bytes:
+    try:
+        return bytes(CHARACTER_TO_BYTE[character] for character in text)
+    except KeyError as error:
+        raise FormatError(
+            f"{path}: {text!r} has {error.args[0]!r}, which stands for no byte; if it is a special token, name it as one"
+        ) from None
+
+
+def _printable(token: bytes) -> str:
+    return "".join(BYTE_TO_CHARACTER[byte] for byte in token)

@@ -22,21 +22,24 @@ def load(vocab_json: StrPath, merges_txt: StrPath) -> BPEModel:
         raise FormatError(f"{vocab_json}: not an object of tokens and ids")
     added = []
     if END_OF_TEXT in vocab:
-        if not isinstance(vocab[END_OF_TEXT], int):
+        if not isinstance(vocab[END_OF_TEXT], int) or isinstance(vocab[END_OF_TEXT], bool):
             raise FormatError(f"{vocab_json}: the id of {END_OF_TEXT!r} is {vocab[END_OF_TEXT]!r}, not a whole number")
         added = [AddedToken(content=END_OF_TEXT, id=vocab[END_OF_TEXT])]
-    block = {"type": "BPE", "vocab": vocab, "merges": _merges(merges_txt)}
+    block = {"type": "BPE", "vocab": vocab, "merges": read_merges(merges_txt)}
     return hf_json.parse_model(block, added, "gpt2", f"{vocab_json} with {merges_txt}")
 
 
-def _merges(path: StrPath) -> list[str]:
+def read_merges(path: StrPath) -> list[str]:
+    """The lines of a file of merges, each two tokens with a space between them; empty lines are passed over.
+
+    Raises:
+        FormatError: naming the line.
+    """
     # Not splitlines(): tokens may hold characters that it takes for line ends.
     lines = read_text(path, limit=LARGEST_FILE, what="GPT-2 merges").split("\n")
     if lines and lines[0].startswith("#version"):
         del lines[0]
-    if lines and lines[-1] == "":
-        del lines[-1]
-    lines = [line.removesuffix("\r") for line in lines]
+    lines = [line for line in (line.removesuffix("\r") for line in lines) if line]
     for number, line in enumerate(lines, start=1):
         if len(line.split(" ")) != 2:
             raise FormatError(f"{path}: merge {number} is {line!r}, not two tokens with a space between them")

@@ -6,13 +6,14 @@ Source of the form: the serialisation of `tokenizers` 0.23.
 """
 
 import json
+import re
 from typing import Any
 
 from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE, AddedToken, BPEModel
-from minigpt_tok.bpe.pretokenize import PATTERNS, known_pattern_name
-from minigpt_tok.bpe.ranks import implied_merges, merge_list
+from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer, known_pattern_name, oniguruma_expression
+from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.bpe.trainer import Training
-from minigpt_tok.errors import FormatError
+from minigpt_tok.errors import FormatError, TokenizerError
 from minigpt_tok.files import StrPath, write_text
 from minigpt_tok.formats.loaded import Loaded, field, read_json, tokens_by_id
 
@@ -32,11 +33,15 @@ def load(path: StrPath) -> Loaded:
 
 def parse(document: Any, source: str) -> Loaded:
     """From the parsed JSON."""
+    if not isinstance(document, dict):
+        raise FormatError(f"{source}: a {type(document).__name__} in JSON, not the object that a tokenizer.json is")
     known = {
         "version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model",
     }  # fmt: skip
     for key in sorted(set(document) - known):
         raise FormatError(f"{source}: the field {key!r} is not known, so its effect on the ids is not either")
+    if field(document, "version", str, source, default="1.0") != "1.0":
+        raise _refusal(source, "version", document["version"])
     for key in ("truncation", "padding", "normalizer"):
         if document.get(key) is not None:
             raise _refusal(source, key, document[key])
@@ -98,7 +103,10 @@ def _pattern(pre: dict[str, Any] | None, source: str) -> str:
     if pre is None:
         raise FormatError(f"{where} is null, so the model's tokens are not bytes: not a byte-level tokenizer")
     steps = field(pre, "pretokenizers", list, where) if pre.get("type") == "Sequence" else [pre]
-    if not steps or not isinstance(steps[-1], dict) or steps[-1].get("type") != "ByteLevel":
+    for number, step in enumerate(steps):
+        if not isinstance(step, dict):
+            raise FormatError(f"{where}.pretokenizers[{number}]: is not an object")
+    if not steps or steps[-1].get("type") != "ByteLevel":
         raise FormatError(
             f"{where} does not end in ByteLevel, so the model's tokens are not bytes: not a byte-level tokenizer"
         )
@@ -121,8 +129,23 @@ def _split_pattern(step: dict[str, Any], source: str) -> str:
     pattern = field(step, "pattern", dict, where)
     if set(pattern) != {"Regex"}:
         raise _refusal(source, "pre_tokenizer.pattern", pattern)
-    expression = field(pattern, "Regex", str, where)
-    return known_pattern_name(expression) or expression
+    expression: str = field(pattern, "Regex", str, where)
+    name = known_pattern_name(expression, engine="oniguruma")
+    if name is None and known_pattern_name(expression) is not None:
+        # `{1,3}+` is a possessive repeat where it was published, and one or more repeats in the engine of this file.
+        raise FormatError(
+            f"{where}.pattern: this spelling of {known_pattern_name(expression)} means something else in a tokenizer.json "
+            "than where it was published, and which of the two is meant cannot be told"
+        )
+    if name is not None:
+        return name
+    if re.fullmatch(r"[\w-]+", expression):  # which would be taken for a pattern's name
+        expression = f"(?:{expression})"
+    try:
+        get_pretokenizer(expression)
+    except TokenizerError as error:
+        raise FormatError(f"{where}.pattern.Regex: {error}") from None
+    return expression
 
 
 def _check_decoder(decoder: dict[str, Any] | None, source: str) -> None:
@@ -130,8 +153,10 @@ def _check_decoder(decoder: dict[str, Any] | None, source: str) -> None:
         raise _refusal(source, "decoder", decoder)
 
 
-def _check_post_processor(processor: dict[str, Any] | None, source: str) -> None:
+def _check_post_processor(processor: Any, source: str) -> None:
     # It acts only where special tokens are asked to be added, which is not done here: ids do not depend on it.
+    if processor is not None and not isinstance(processor, dict):
+        raise FormatError(f"{source}: post_processor: has a part that is not an object")
     if processor is None or processor.get("type") in ("ByteLevel", "TemplateProcessing"):
         return
     if processor.get("type") == "Sequence":
@@ -185,7 +210,9 @@ def _tokens(vocab: dict[str, Any], added: list[AddedToken], where: str) -> list[
     by_id: dict[Any, bytes | None] = {token.id: None for token in added}
     contents = {token.content: token.id for token in added}
     for text, id in vocab.items():
-        if text in contents and contents[text] == id:
+        if text in contents:
+            if contents[text] != id:
+                raise FormatError(f"{where}.vocab: {text!r} has the id {id!r}, and as an added token {contents[text]}")
             continue
         if id in by_id:
             raise FormatError(f"{where}.vocab: {text!r} has id {id!r}, which another token has too")
@@ -272,8 +299,6 @@ def vocab_and_merges(model: BPEModel) -> tuple[dict[str, int], list[tuple[str, s
     """
     if model.unit != "byte":
         raise FormatError("this form is byte-level; a character tokenizer is saved as character_bpe")
-    if model.rank_rule == "bytes":
-        _check_ranks_as_merges(model)
     text_of: dict[int, str] = {token.id: token.content for token in model.added_tokens}
     vocab: dict[str, int] = {}
     for id, token in enumerate(model.tokens):
@@ -292,13 +317,6 @@ def save(path: StrPath, model: BPEModel, training: Training | None, fingerprint:
     write_text(path, to_json(model, training, fingerprint))
 
 
-def _check_ranks_as_merges(model: BPEModel) -> None:
-    implied = implied_merges(model)
-    if len(implied) < len(model.ids_by_rank) and not model.whole_piece:
-        lost = len(model.ids_by_rank) - len(implied)
-        raise FormatError(f"{lost:,} tokens have no merge of two tokens before them, so a merge list cannot reach them")
-
-
 def _byte_level(use_regex: bool) -> dict[str, Any]:
     return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex}
 
@@ -311,7 +329,7 @@ def _pre_tokenizer(pattern: str) -> dict[str, Any]:
     if pattern == "smollm":
         steps = [{"type": "Digits", "individual_digits": True}, _byte_level(True)]
     else:
-        expression = PATTERNS.get(pattern, pattern)
+        expression = oniguruma_expression(pattern) if pattern in PATTERNS else pattern
         split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
         steps = [split, _byte_level(False)]
     return {"type": "Sequence", "pretokenizers": steps}

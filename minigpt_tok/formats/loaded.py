@@ -54,10 +54,17 @@ def parse_json(text: str, source: str) -> Any:
             raise FormatError(f"{source}: the key {double!r} stands twice in one object")
         return found
 
+    def no_constant(name: str) -> None:
+        raise FormatError(f"{source}: {name} stands in it, which is no JSON")
+
     try:
-        return json.loads(text, object_pairs_hook=no_doubles)
+        return json.loads(text, object_pairs_hook=no_doubles, parse_constant=no_constant)
     except json.JSONDecodeError as error:
         raise FormatError(f"{source}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except FormatError:
+        raise
+    except ValueError:  # Python's own bound on the digits of a whole number
+        raise FormatError(f"{source}: a number in it has thousands of digits") from None
     except RecursionError:
         raise FormatError(f"{source}: nested too deeply to be a tokenizer") from None
 
@@ -79,7 +86,15 @@ def field(container: Any, key: str, kind: type | tuple[type, ...], where: str, *
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         names = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
         raise FormatError(f"{where}.{key}: is {_short(value)}, not {names}")
+    if isinstance(value, str):
+        check_text(value, f"{where}.{key}")
     return value
+
+
+def check_text(value: str, where: str) -> None:
+    """Refuse a lone surrogate, which JSON can spell but no text can hold."""
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise FormatError(f"{where}: {_short(value)} has a lone surrogate, which no text can hold")
 
 
 def tokens_by_id(vocab: Mapping[Any, Any], source: str, *, gaps: bool = False) -> list[bytes | None]:

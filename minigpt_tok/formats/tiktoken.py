@@ -2,11 +2,12 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 
 from minigpt_tok.bpe.model import AddedToken, BPEModel
 from minigpt_tok.bpe.pretokenize import get_pretokenizer, known_pattern_name
-from minigpt_tok.bpe.ranks import implied_merges, ranks_suffice
+from minigpt_tok.bpe.ranks import implied_merges, ranks_suffice, unreachable_ids
 from minigpt_tok.errors import FormatError
 from minigpt_tok.files import StrPath, read_text, write_text
 from minigpt_tok.formats.loaded import LARGEST_FILE, tokens_by_id
@@ -25,11 +26,12 @@ def load(path: StrPath, pattern: str, special_tokens: Mapping[str, int]) -> BPEM
             continue
         parts = line.split()
         try:
-            token, rank = base64.b64decode(parts[0], validate=True), int(parts[1])
-        except (IndexError, ValueError, binascii.Error):
-            raise FormatError(f"{path}: line {number} is {line[:60]!r}, not base64 and a rank") from None
-        if len(parts) != 2 or not token:
+            token = base64.b64decode(parts[0], validate=True)
+        except (ValueError, binascii.Error):
+            token = b""
+        if len(parts) != 2 or not token or not re.fullmatch("[0-9]{1,18}", parts[1]):
             raise FormatError(f"{path}: line {number} is {line[:60]!r}, not base64 and a rank")
+        rank = int(parts[1])
         if rank in by_id or token in seen:
             raise FormatError(f"{path}: line {number} gives the token {token!r} or the rank {rank} a second time")
         by_id[rank] = token
@@ -60,6 +62,13 @@ def save(path: StrPath, model: BPEModel) -> None:
         raise FormatError(f"{path}: ranks are of bytes; a character tokenizer is saved as character_bpe")
     if not ranks_suffice(model, implied_merges(model)):
         raise FormatError(f"{path}: ranks cannot express this tokenizer: its merges are not in the order of its ids")
+    if len(model.base_ids) < 256:
+        raise FormatError(f"{path}: ranks need all 256 bytes, and this tokenizer has {len(model.base_ids)}")
+    if not model.whole_piece and (unreachable := unreachable_ids(model)):
+        raise FormatError(
+            f"{path}: a file of ranks takes a piece that is a token whole, and this tokenizer does not: "
+            f"{len(unreachable):,} of its tokens would appear that never do"
+        )
     lines = (
         f"{base64.b64encode(token).decode('ascii')} {id}\n"
         for id, token in enumerate(model.tokens)

@@ -112,5 +112,6 @@ def _resampled(scores: Sequence[np.ndarray], n_bytes: np.ndarray, resamples: int
 def _percentiles(values: np.ndarray, level: float, resamples: int, seed: int) -> Interval:
     if not 0 < level < 1:
         raise DataError(f"level is {level}; give a share between 0 and 1, as 0.95 for 95%")
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    # A drawn value itself, not one between two: beside an infinite score there is nothing in between.
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
     return Interval(low=float(low), high=float(high), level=level, resamples=resamples, seed=seed)

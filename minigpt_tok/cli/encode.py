@@ -1,0 +1,151 @@
+"""`minigpt-tok encode`."""
+
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from minigpt_tok.cli.options import (
+    AsJson,
+    DecodingErrors,
+    Inputs,
+    MaxBytes,
+    MaxDocuments,
+    Overwrite,
+    TokenizerFile,
+    split_name,
+)
+from minigpt_tok.cli.printing import lasted, print_facts, print_json, print_table, sized
+from minigpt_tok.cli.progress import progress
+from minigpt_tok.data.corpora import Corpus, open_inputs
+from minigpt_tok.data.encode import default_encoding_dir, encode_corpus
+from minigpt_tok.data.id_file import IdFile
+from minigpt_tok.errors import CorpusError
+from minigpt_tok.tokenizer import Tokenizer
+
+EXAMPLE = "minigpt-tok encode wikitext-2 -t tokenizer.json -o data/encoded/wikitext-2/bpe"
+
+
+def encode(
+    inputs: Inputs,
+    tokenizer: TokenizerFile,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Where to write the id files.",
+            show_default="data/encoded/CORPUS/TOKENIZER",
+        ),
+    ] = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPLIT",
+            help="Encode this split only: train, validation or test; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    separator: Annotated[
+        str,
+        typer.Option(
+            metavar="TOKEN",
+            help="The special token after each document: auto takes <|endoftext|> where the tokenizer has it; none takes none.",
+        ),
+    ] = "auto",
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes; all cores by default.", show_default=False)
+    ] = None,
+    errors: DecodingErrors = "strict",
+    max_documents: MaxDocuments = None,
+    max_bytes: MaxBytes = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Encode every split of a corpus to id files.
+
+    One file a split, DIR/train.safetensors and so on, each whole or not there. Run again, the command keeps what is
+    finished. What another tokenizer made is not overwritten unless --overwrite is given.
+    """
+    tok = Tokenizer.load(tokenizer)
+    corpus = open_inputs(inputs, errors=errors, max_documents=max_documents, max_bytes=max_bytes)
+    if split:
+        corpus = _only(corpus, split)
+    folder = output or default_encoding_dir("data", corpus.name, tok)
+    started = time.perf_counter()
+    with progress() as report:
+        files = encode_corpus(
+            corpus,
+            tok,
+            folder,
+            separator=None if separator == "none" else separator,
+            workers=workers,
+            overwrite=overwrite,
+            progress=None if report is None else lambda split, done, total: report("bytes", done, total),
+            command=shlex.join(["minigpt-tok", "encode", *inputs, "--separator", separator]),
+        )
+    result = _result(tokenizer, tok, folder, files, time.perf_counter() - started)
+    if as_json:
+        print_json(result)
+    else:
+        _print_page(result)
+
+
+def _only(corpus: Corpus, wanted: list[str]) -> Corpus:
+    splits = [split_name(name) for name in wanted]
+    missing = [name for name in splits if name not in corpus.splits]
+    if missing:
+        raise CorpusError(f"{corpus.name} has no split {', '.join(missing)}; it has {', '.join(corpus.splits)}")
+    # Splits by hash become the corpus's own, since the rest of the documents is of no interest here.
+    return Corpus(corpus.name, {name: corpus.splits[name] for name in splits}, corpus.documents)
+
+
+def _result(path: Path, tokenizer: Tokenizer, folder: Path, files: dict[str, Path], seconds: float) -> dict[str, Any]:
+    splits: dict[str, dict[str, Any]] = {}
+    for split, file in files.items():
+        metadata = IdFile(file).metadata
+        splits[split] = {
+            "path": file,
+            "documents": metadata.n_documents,
+            "bytes": metadata.n_bytes,
+            "tokens": metadata.n_tokens,
+            "bytes_per_token": metadata.n_bytes / metadata.n_tokens if metadata.n_tokens else None,
+            "file_bytes": file.stat().st_size,
+        }
+        separator = metadata.separator
+    n_bytes = sum(split["bytes"] for split in splits.values())
+    return {
+        "corpus": metadata.corpus,
+        "folder": folder,
+        "tokenizer": path,
+        "fingerprint": tokenizer.fingerprint,
+        "vocab_size": tokenizer.vocab_size,
+        "separator": separator or None,
+        "splits": splits,
+        "bytes": n_bytes,
+        "tokens": sum(split["tokens"] for split in splits.values()),
+        "seconds": seconds,
+        "megabytes_per_second": n_bytes / 1e6 / seconds,
+    }
+
+
+def _print_page(result: dict[str, Any]) -> None:
+    print_facts(
+        [
+            ("corpus", result["corpus"]),
+            ("tokenizer", f"{result['tokenizer']}, {result['vocab_size']:,} ids"),
+            ("fingerprint", result["fingerprint"]),
+            ("separator", result["separator"] or "none: documents follow one another"),
+            ("time", f"{lasted(result['seconds'])}, {result['megabytes_per_second']:.2f} MB/s"),
+            ("folder", result["folder"]),
+        ]
+    )
+    print()
+    rows = []
+    for name, split in result["splits"].items():
+        counts = [f"{split[what]:,}" for what in ("documents", "bytes", "tokens")]
+        rows.append((name, *counts, f"{split['bytes_per_token'] or 0:.3f}", sized(split["file_bytes"])))
+    print_table(("split", "documents", "bytes", "tokens", "bytes per token", "file"), rows)

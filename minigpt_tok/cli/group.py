@@ -1,0 +1,89 @@
+"""The group of all commands: listed from one table, loaded one by one."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from minigpt_tok.cli import outcome
+
+# In the order of the way from text to a verdict. What is said here is the first line of the command's own help.
+COMMANDS = {
+    "corpus": "Read a corpus, write its cleaned splits, and count what leaks between them.",
+    "train": "Train a tokenizer on the train split of a corpus, or on files.",
+    "encode": "Encode every split of a corpus to id files.",
+    "decode": "Write the text of an id file, byte for byte.",
+    "info": "Say what files are: tokenizers, id files or checkpoints, with fingerprints and sizes.",
+    "show": "Show the tokens of a text, of one tokenizer or of two side by side.",
+    "explain": "Explain how a text is cut into pieces and merged to tokens, step by step.",
+    "verify": "Check that a tokenizer is sound: round trips, its merges, its compression.",
+    "diff": "Compare two tokenizers: overlap, the first different merge, ids that change meaning.",
+    "fit": "Train a MiniGPT on id files.",
+    "evaluate": "Measure the bits per byte of a checkpoint.",
+    "generate": "Generate text from a checkpoint.",
+    "compare": "Compare tokenizers fairly: the same model trained on each, scored in bits per byte.",
+    "check": "Check that a checkpoint, a tokenizer and id files belong together.",
+}
+
+
+class CommandGroup(TyperGroup):
+    """Lists commands without importing them, and turns whatever ends a command into its exit status."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, summary in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=summary))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that the first argument names, loaded."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name is not None else command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a closed standard output is told apart from other errors here, before typer sees it."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            if outcome.standard_output_is_closed():
+                raise outcome.OutputClosedError from error
+            raise
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and exit with the status; without `standalone_mode`, return it."""
+        words = list(sys.argv[1:] if args is None else args)
+        status = outcome.status_of(
+            lambda: super(CommandGroup, self).main(
+                args, prog_name, complete_var, standalone_mode=False, windows_expand_args=windows_expand_args, **extra
+            ),
+            as_json="--json" in words,
+        )
+        if standalone_mode:
+            sys.exit(status)
+        return status
+
+
+def load_command(name: str) -> TyperCommand:
+    """Import the module of a command and make the command of its function."""
+    module = import_module(f"minigpt_tok.cli.{name}")
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(
+        name,
+        epilog=f"Example: {module.EXAMPLE}",
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )(getattr(module, name))
+    command = get_command(alone)
+    assert isinstance(command, TyperCommand)
+    return command

@@ -1,0 +1,59 @@
+"""Arguments and options that several commands take, each written once."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from minigpt_tok.data.splits import SPLITS, canonical_split
+
+RecipeName = Literal["hf", "cs336", "readable", "character"]
+Errors = Literal["strict", "replace", "ignore"]
+
+CORPUS_HELP = "A corpus name (pydocs, wikitext-2, wikitext-103, tinystories), or files, folders, globs."
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.", show_default=False)
+]
+Inputs = Annotated[list[str], typer.Argument(metavar="INPUT", help=CORPUS_HELP, show_default=False)]
+TokenizerFile = Annotated[
+    Path,
+    typer.Option("--tokenizer", "-t", metavar="TOKENIZER", help="The tokenizer's file.", show_default=False),
+]
+MaxDocuments = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="Take at most N documents (of each split, if there are any).", show_default=False
+    ),
+]
+MaxBytes = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Likewise: as many whole documents as N bytes hold.", show_default=False),
+]
+DecodingErrors = Annotated[
+    Errors,
+    typer.Option(
+        "--errors", help="Where a file is not UTF-8: stop, put U+FFFD in its place, or leave it out (counted)."
+    ),
+]
+CheckpointFile = Annotated[
+    Path, typer.Argument(metavar="CHECKPOINT", help="A checkpoint, which carries its tokenizer.", show_default=False)
+]
+DataFolder = Annotated[
+    Path,
+    typer.Option("--data", "-d", metavar="DIR", help="The folder of an encoded corpus.", show_default=False),
+]
+Device = Annotated[str, typer.Option(metavar="DEVICE", help="cpu, cuda, mps; auto takes the best there is.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", show_default=False)]
+
+
+def split_name(text: str) -> str:
+    """`train`, `validation` or `test`, for these and their other names (`val`, `valid`, `dev`).
+
+    Raises:
+        BadParameter: it is none of them.
+    """
+    split = canonical_split(text)
+    if split is None:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(SPLITS)}", param_hint="'--split'")
+    return split

@@ -1,0 +1,70 @@
+"""Progress of long work on standard error: what is done, the rate, the time left. On a terminal only, else nothing."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from minigpt_tok.cli.printing import lasted, sized
+
+if TYPE_CHECKING:
+    from rich.progress import Task
+
+Report = Callable[[str, int, int | None], None]
+"""Called with the stage, how much of it is done, and of how much if known. What counts bytes is called `bytes`, `… bytes`."""
+
+_REFRESHES = 4  # a second
+
+
+def is_shown() -> bool:
+    """Whether anybody would see progress."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+@contextlib.contextmanager
+def progress(titles: dict[str, str] | None = None, *, total_bytes: int | None = None) -> Iterator[Report | None]:
+    """A function to report to, or `None` where nobody would see it.
+
+    Args:
+        titles: stage → what to call it.
+        total_bytes: of a stage in bytes that does not say its total.
+    """
+    if not is_shown():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn
+    from rich.text import Text
+
+    class Amounts(ProgressColumn):
+        def render(self, task: "Task") -> Text:
+            return Text(describe(task.fields["stage"], task.completed, task.total, task.speed, task.time_remaining))
+
+    tasks: dict[str, TaskID] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), Amounts())
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=_REFRESHES, transient=True) as bars:
+
+        def report(stage: str, done: int, total: int | None = None) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task((titles or {}).get(stage, stage), total=None, stage=stage)
+            if total is None and is_in_bytes(stage):
+                total = total_bytes
+            bars.update(tasks[stage], completed=done, total=None if total is None else max(done, total))
+
+        yield report
+
+
+def is_in_bytes(stage: str) -> bool:
+    """Whether a stage counts bytes."""
+    return stage == "bytes" or stage.endswith(" bytes")
+
+
+def describe(stage: str, done: float, total: float | None, rate: float | None, seconds_left: float | None) -> str:
+    """`12.3 MB of 45.6 MB, 3.4 MB/s, 10.1 s left`; what is not known is left out."""
+    amount = sized if is_in_bytes(stage) else "{:,.0f}".format
+    said = f"{amount(done)} of {amount(total)}" if total is not None else amount(done)
+    if rate:
+        said += f", {amount(rate)}/s"
+    if seconds_left is not None and total is not None and done < total:
+        said += f", {lasted(seconds_left) if seconds_left >= 60 else f'{seconds_left:.0f} s'} left"
+    return said

@@ -1,0 +1,162 @@
+"""`Documents`: a stream of texts that can be read again and again, with an account of what the last reading met."""
+
+import dataclasses
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+
+from minigpt_tok.errors import CorpusError
+
+
+@dataclasses.dataclass
+class ReadCounts:
+    """What one complete reading met. Sizes are in UTF-8 bytes of the text that was read."""
+
+    documents: int = 0  # given out
+    n_bytes: int = 0  # of the documents given out
+    empty_documents: int = 0  # left out: there is nothing in them
+    separators: int = 0  # cut away between documents
+    separator_bytes: int = 0  # of the separators, the newlines beside them included
+    undecodable: int = 0  # places that are not UTF-8, replaced or ignored
+    byte_order_marks: int = 0  # kept, as the first character of a document
+
+
+Reader = Callable[[ReadCounts], Iterator[str]]  # starts a new reading, and counts what it removes as it goes
+
+
+class Documents:
+    """The documents of one split: an iterable of `str` that starts afresh at each `iter()` and holds one at a time.
+
+    Empty documents are left out and counted.
+    """
+
+    def __init__(
+        self,
+        read: Reader,
+        *,
+        corpus: str,
+        split: str,
+        size_bytes: int | None = None,
+        keep: Callable[[str], bool] | None = None,
+        max_documents: int | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        """`read` starts a reading; the limits apply to what it gives, and of those, `keep` picks this split's."""
+        for name, limit in (("max_documents", max_documents), ("max_bytes", max_bytes)):
+            if limit is not None and limit < 1:
+                raise CorpusError(f"{name} is {limit}; it must be at least 1, or None for no limit")
+        self.corpus = corpus
+        self.split = split
+        self._read = read
+        self._size_bytes = size_bytes
+        self._keep = keep
+        self._max_documents = max_documents
+        self._max_bytes = max_bytes
+        self._counts: ReadCounts | None = None
+
+    @property
+    def name(self) -> str:
+        """The corpus and the split, for messages."""
+        return f"{self.corpus}, {self.split}"
+
+    @property
+    def size_bytes(self) -> int | None:
+        """About how many bytes a reading gives, where that is known beforehand (for progress and estimates)."""
+        if self._size_bytes is None or self._max_bytes is None:
+            return self._size_bytes
+        return min(self._size_bytes, self._max_bytes)
+
+    @property
+    def counts(self) -> ReadCounts | None:
+        """What the last complete reading met; `None` before there was one."""
+        return self._counts
+
+    def __iter__(self) -> Iterator[str]:
+        counts = ReadCounts()
+        for text, size in self._limited(counts):
+            if self._keep is None or self._keep(text):
+                counts.documents += 1
+                counts.n_bytes += size
+                yield text
+        self._counts = counts
+
+    def _limited(self, counts: ReadCounts) -> Iterator[tuple[str, int]]:
+        n_documents = n_bytes = 0
+        for number, text in enumerate(self._read(counts)):
+            if not text:
+                counts.empty_documents += 1
+                continue
+            size = self._utf8_size(text, number)
+            if self._max_bytes is not None and n_bytes + size > self._max_bytes:
+                if n_documents == 0:
+                    raise CorpusError(
+                        f"{self.name}: the first document alone has {size:,} bytes, more than max_bytes="
+                        f"{self._max_bytes:,}, and documents are never cut. Raise the limit, or give the separator "
+                        "at which the text divides into documents"
+                    )
+                return
+            yield text, size
+            n_documents += 1
+            n_bytes += size
+            if n_documents == self._max_documents:
+                return
+
+    def _utf8_size(self, text: str, number: int) -> int:
+        if not isinstance(text, str):
+            raise CorpusError(f"{self.name}: document {number} is {type(text).__name__}, not str")
+        try:
+            return utf8_size(text)
+        except UnicodeEncodeError as error:
+            raise CorpusError(
+                f"{self.name}: document {number} has a lone surrogate (U+{ord(text[error.start]):04X}) at character "
+                f"{error.start:,}, which is no text; decode its source with errors='replace' to read it nevertheless"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"<Documents of {self.name}>"
+
+
+def utf8_size(text: str) -> int:
+    """The size of a text in UTF-8 bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-8"))
+
+
+class Spool:
+    """An iterator's documents, kept in an unnamed temporary file so that they can be read more than once.
+
+    The iterator is drained at the first reading; memory holds one document at a time.
+    """
+
+    def __init__(self, texts: Iterator[str]) -> None:
+        self._texts: Iterator[str] | None = texts
+        self._sizes = array("q")
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed when this object goes
+
+    def __iter__(self) -> Iterator[str]:
+        self._drain()
+        at = 0
+        for size in self._sizes:
+            self._file.seek(at)
+            yield self._file.read(size).decode("utf-8", "surrogatepass")
+            at += size
+
+    def _drain(self) -> None:
+        if self._texts is None:
+            return
+        for number, text in enumerate(self._texts):
+            if not isinstance(text, str):
+                raise CorpusError(f"document {number} is {type(text).__name__}, not str")
+            raw = text.encode("utf-8", "surrogatepass")  # the reading reports surrogates, with the document's number
+            self._file.write(raw)
+            self._sizes.append(len(raw))
+        self._texts = None
+
+
+def from_texts(texts: Iterable[str]) -> Reader:
+    """A reader of texts at hand: a collection is read where it is, an iterator through a `Spool`."""
+    again: Iterable[str] = Spool(texts) if isinstance(texts, Iterator) else texts
+
+    def read(counts: ReadCounts) -> Iterator[str]:
+        return iter(again)
+
+    return read

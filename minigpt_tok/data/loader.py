@@ -1,0 +1,98 @@
+"""`TokenLoader`: batches of a `TokenDataset` in a resumable order, with a state that is exact to the batch.
+
+PyTorch's `DataLoader` does the fetching. This class is around it because workers fetch ahead of the training loop: the
+place in the order is counted where batches are taken, not where they are asked for. It is no `DataLoader` itself, so
+Lightning neither replaces its sampler nor shards it a second time; it saves and restores its state with a checkpoint.
+
+Lightning counts its own epochs, and counts the one it stopped in as done; resumed, it would begin another, and the rest
+of the data's epoch would never be seen. So its loader gives the same number of batches in each iteration and goes over
+the end of the data's epoch where that falls between (`steps`): whatever Lightning counts, no block is skipped.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from minigpt_tok.data.order import ResumableSampler
+from minigpt_tok.data.token_dataset import Block, TokenDataset
+
+
+class TokenLoader:
+    """An iterable of (inputs, targets), int64 `(batch, block_size)`, in the sampler's order from its place on.
+
+    Attributes:
+        dataset: the blocks.
+        batch_sampler: their order and the place in it.
+    """
+
+    def __init__(
+        self,
+        dataset: TokenDataset,
+        batch_sampler: ResumableSampler,
+        *,
+        steps: int | None = None,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        multiprocessing_context: str | None = None,
+    ) -> None:
+        """Make the inner loader.
+
+        Args:
+            dataset: the blocks.
+            batch_sampler: their order.
+            steps: batches in an iteration, across the end of an epoch if need be; `None`: the rest of the epoch.
+            num_workers: processes that fetch; they live as long as this loader. The order is the same for any number.
+                Gathering a batch from a memory map is quicker than handing it over, so 0 is fastest where the training
+                step leaves the processor to it.
+            pin_memory: for faster copies to a GPU.
+            multiprocessing_context: how workers start.
+        """
+        self.dataset = dataset
+        self.batch_sampler = batch_sampler
+        self._steps = steps
+        self._loader: DataLoader[Block] = DataLoader(
+            dataset,
+            batch_sampler=_Upcoming(batch_sampler, steps),
+            num_workers=num_workers,
+            collate_fn=TokenDataset.collate,
+            pin_memory=pin_memory,
+            persistent_workers=num_workers > 0,
+            multiprocessing_context=multiprocessing_context if num_workers else None,
+            # Without this, iterating draws a seed from PyTorch's generator, and so changes what follows in the model.
+            generator=torch.Generator(),
+        )
+
+    def __len__(self) -> int:
+        """Batches of an iteration: `steps`, or those of an epoch that begins at its beginning."""
+        return len(self.batch_sampler) if self._steps is None else self._steps
+
+    def __iter__(self) -> Iterator[Block]:
+        self.batch_sampler.begin()
+        for batch in self._loader:
+            self.batch_sampler.advance()
+            yield batch
+        self.batch_sampler.begin()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place in the order; the batch that was taken last counts as done."""
+        return self.batch_sampler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved place, see `ResumableSampler.load_state_dict`."""
+        self.batch_sampler.load_state_dict(state)
+
+
+class _Upcoming:
+    """What the inner loader iterates: the sampler's batches from its place on, without moving it."""
+
+    def __init__(self, sampler: ResumableSampler, steps: int | None) -> None:
+        self._sampler = sampler
+        self._steps = steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self._sampler.upcoming(self._steps)
+
+    def __len__(self) -> int:
+        return self._sampler.steps_left() if self._steps is None else self._steps

@@ -1,0 +1,186 @@
+r"""Local text files: where one document ends and the next begins, and what is removed between them.
+
+| `separator` | a document is |
+| --- | --- |
+| `"auto"` | an article, where the file begins as WikiText does; else what lies between lines `<|endoftext|>` |
+| a string | what lies between its occurrences |
+| `None` | the whole file (as with `"auto"`, where there is no such line) |
+
+Of a separator such as `\n<|endoftext|>\n` the token and one newline (`\n` or `\r\n`) on each side are removed, and
+counted; a separator that itself begins or ends with a newline says which newlines go. All other bytes are kept: no
+newline translation, and a byte order mark stays where it is (and is said).
+
+Files are read in pieces of a megabyte: memory holds the longest document, not the file.
+"""
+
+import codecs
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from minigpt_tok.data import wikitext
+from minigpt_tok.data.documents import ReadCounts
+from minigpt_tok.errors import CorpusError
+
+log = logging.getLogger(__name__)
+
+END_OF_TEXT = "<|endoftext|>"
+ERRORS = ("strict", "replace", "ignore")
+_CHUNK = 1 << 20  # bytes
+
+# Formats that look like files of text to a caller, and are not read as such.
+UNREAD_SUFFIXES = frozenset((".jsonl", ".json", ".csv", ".parquet", ".arrow", ".pdf")) | frozenset(
+    (".gz", ".zst", ".bz2", ".xz", ".zip", ".tar", ".7z", ".npy", ".npz", ".bin", ".pt", ".safetensors")
+)
+
+
+def check_options(separator: str | None, errors: str) -> None:
+    """Refuse options that mean nothing, before a file is opened.
+
+    Raises:
+        CorpusError: an empty separator, or `errors` that is none of `ERRORS`.
+    """
+    if separator == "":
+        raise CorpusError("the separator is empty; give the text between documents, None for whole files, or 'auto'")
+    if errors not in ERRORS:
+        raise CorpusError(f"errors is {errors!r}; it must be one of {', '.join(map(repr, ERRORS))}")
+
+
+def check_file(path: Path) -> None:
+    """Refuse what cannot be read as text, naming what can.
+
+    Raises:
+        CorpusError: there is no such file, or it is of another format by its name.
+    """
+    if not path.is_file():
+        raise CorpusError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
+    if path.suffix.lower() in UNREAD_SUFFIXES:
+        raise CorpusError(
+            f"{path}: {path.suffix.lower()} files are not read; corpora are read from UTF-8 text files (.txt, "
+            "wiki.*.tokens, wiki.*.raw). Unpack or convert it to .txt, or open it with the datasets library and pass "
+            "the Dataset"
+        )
+
+
+def read_file(
+    path: Path, counts: ReadCounts, *, separator: str | None = "auto", errors: str = "strict"
+) -> Iterator[str]:
+    """The documents of one file, empty ones included.
+
+    Args:
+        path: a UTF-8 file.
+        counts: gets the separators, undecodable places and byte order marks that are met.
+        separator: see this module.
+        errors: `strict` raises where the file is not UTF-8, `replace` puts U+FFFD there, `ignore` leaves it out.
+
+    Raises:
+        CorpusError: the file is not UTF-8 (with the byte offset), or gone.
+    """
+    try:
+        with open(path, "rb") as file:
+            for start, raw in _cut(path, file, separator, counts):
+                if start == 0 and raw.startswith(codecs.BOM_UTF8):
+                    counts.byte_order_marks += 1
+                    log.warning("%s begins with a byte order mark; it is kept, as the first character", path)
+                yield _decode(path, start, raw, errors, counts)
+    except FileNotFoundError:
+        raise CorpusError(f"{path}: no such file; was it moved while it was read?") from None
+
+
+def _cut(path: Path, file: IO[bytes], separator: str | None, counts: ReadCounts) -> Iterator[tuple[int, bytes]]:
+    """(offset, bytes) of each document in the file."""
+    if separator is None:
+        return iter([(0, file.read())])
+    if separator != "auto":
+        return cut_at(file, separator.encode("utf-8"), counts)
+    head = file.read(_CHUNK)
+    file.seek(0)
+    token = END_OF_TEXT.encode("utf-8")
+    if wikitext.looks_like_wikitext(head) and not any(line.strip() == token for line in head.splitlines()):
+        return _cut_articles(path, file, wikitext.has_blank_lines(head))
+    return cut_at(file, token, counts, whole_line=True)
+
+
+def _cut_articles(path: Path, file: IO[bytes], blank_lines: bool) -> Iterator[tuple[int, bytes]]:
+    if not blank_lines:
+        log.warning(
+            "%s has lost the blank lines that stand around headings in WikiText; every line of the form ' = Title = ' "
+            "begins an article, a few legends of tables among them",
+            path,
+        )
+    start = 0
+    for article in wikitext.cut_articles(file, blank_lines=blank_lines):
+        yield start, article
+        start += len(article)
+
+
+def cut_at(
+    file: IO[bytes], token: bytes, counts: ReadCounts, *, whole_line: bool = False, carriage_returns: bool = True
+) -> Iterator[tuple[int, bytes]]:
+    """(offset, bytes) of what lies between the occurrences of `token`; nothing after one that ends the file.
+
+    Args:
+        file: opened for binary reading, at its beginning.
+        token: what separates; one newline on each side goes with it, unless it has its own there.
+        counts: gets the number of separators and their bytes.
+        whole_line: only an occurrence that is a line of its own separates.
+        carriage_returns: `\\r\\n` is a newline too.
+    """
+    before = not token.startswith(b"\n")
+    after = not token.endswith(b"\n")
+    buffer = bytearray()
+    offset = 0  # of the buffer, in the file
+    start = 0  # of the document, in the buffer
+    search = 0  # up to here no further occurrence begins
+    ended = False
+    while True:
+        found = buffer.find(token, search)
+        # What follows an occurrence decides about it, so two bytes must be there, or the end of the file.
+        if not ended and (found < 0 or found + len(token) + 2 > len(buffer)):
+            search = max(start, found if found >= 0 else len(buffer) - len(token) + 1)
+            del buffer[:start]
+            offset += start
+            search -= start
+            start = 0
+            chunk = file.read(_CHUNK)
+            ended = not chunk
+            buffer += chunk
+            continue
+        if found < 0:
+            break
+        first, last = found, found + len(token)
+        if before and first > start and buffer[first - 1 : first] == b"\n":
+            first -= 1
+            if carriage_returns and first > start and buffer[first - 1 : first] == b"\r":
+                first -= 1
+        if after and buffer[last : last + 1] == b"\n":
+            last += 1
+        elif after and carriage_returns and buffer[last : last + 2] == b"\r\n":
+            last += 2
+        begins_line = first < found or found == start
+        ends_line = last > found + len(token) or last == len(buffer)
+        search = found + len(token)
+        if whole_line and not (begins_line and ends_line):
+            continue
+        yield offset + start, bytes(buffer[start:first])
+        counts.separators += 1
+        counts.separator_bytes += last - first
+        start = search = last
+    if start < len(buffer):
+        yield offset + start, bytes(buffer[start:])
+
+
+def _decode(path: Path, start: int, raw: bytes, errors: str, counts: ReadCounts) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if errors == "strict":
+            raise CorpusError(
+                f"{path}: not UTF-8 at byte {start + error.start:,} (0x{raw[error.start]:02x}); convert the file, or read "
+                "it with errors='replace' or errors='ignore', which count such places"
+            ) from None
+    text = raw.decode("utf-8", "replace")
+    # Each undecodable place became one U+FFFD; those that the file has itself are not counted.
+    counts.undecodable += text.count("\ufffd") - raw.count(b"\xef\xbf\xbd")
+    return text if errors == "replace" else raw.decode("utf-8", "ignore")

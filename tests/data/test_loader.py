@@ -1,0 +1,118 @@
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from minigpt_tok.data.id_file import IdFileMetadata, write_id_file
+from minigpt_tok.data.loader import TokenLoader
+from minigpt_tok.data.order import ResumableSampler
+from minigpt_tok.data.token_dataset import TokenDataset
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ids") / "train.safetensors"
+    metadata = IdFileMetadata(
+        tokenizer_fingerprint="f", tokenizer_fingerprint_version=1, vocab_size=1000, corpus="c", split="train"
+    )
+    write_id_file(path, [("x", np.arange(401) % 1000)], metadata)
+    return TokenDataset(path, 4)  # 100 blocks; block n begins with the id 4n
+
+
+def loader_of(dataset, workers=0, **options):
+    start = options.pop("start", None)
+    return TokenLoader(
+        dataset,
+        ResumableSampler(len(dataset), 8, seed=5, **options),
+        num_workers=workers,
+        multiprocessing_context=start,
+    )
+
+
+def blocks(batches):
+    return [(inputs[:, 0] // 4).tolist() for inputs, _ in batches]
+
+
+def test_batches_are_the_samplers(dataset):
+    loader = loader_of(dataset)
+    assert len(loader) == 13
+    batches = list(loader)
+    assert all(inputs.shape == targets.shape for inputs, targets in batches)
+    assert torch.equal(batches[0][1][:, :-1], batches[0][0][:, 1:])
+    assert blocks(batches) == list(ResumableSampler(100, 8, seed=5))
+    assert blocks(loader) != blocks(batches)  # the next epoch
+
+
+@pytest.mark.parametrize(("workers", "start"), [(1, "fork"), (2, "fork"), (2, "spawn")])
+def test_the_order_and_the_state_do_not_depend_on_workers(dataset, workers, start):
+    alone = loader_of(dataset)
+    expected = blocks(alone) + blocks(alone)
+    loader = loader_of(dataset, workers, start=start)
+    assert blocks(loader) + blocks(loader) == expected
+    for taken, _ in enumerate(loader, start=1):
+        assert loader.state_dict()["position"] == min(8 * taken, 100)  # though workers are ahead
+        if taken == 5:
+            break
+    again = loader_of(dataset)
+    again.load_state_dict(loader.state_dict())
+    reference = ResumableSampler(100, 8, seed=5)
+    reference.set_epoch(2)
+    assert blocks(again) == list(reference)[5:]
+
+
+def test_going_on_after_leaving_in_the_middle(dataset):
+    for workers in (0, 2):
+        loader = loader_of(dataset, workers)
+        first = blocks(itertools.islice(loader, 5))
+        assert first + blocks(loader) == list(ResumableSampler(100, 8, seed=5))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_fixed_number_of_steps_goes_over_the_end_of_an_epoch(dataset, workers):
+    sampler = ResumableSampler(100, 8, seed=5)
+    stream = list(sampler) + list(sampler) + list(sampler)
+    loader = TokenLoader(dataset, ResumableSampler(100, 8, seed=5), steps=13, num_workers=workers)
+    first = blocks(itertools.islice(loader, 9))
+    assert len(loader) == 13
+    assert first + blocks(loader) + blocks(loader) == stream[: 9 + 26]
+    assert loader.state_dict()["epoch"] == 2
+    assert loader.state_dict()["position"] == 9 * 8
+
+
+def test_loading_draws_nothing_from_torchs_generator(dataset):
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    list(loader_of(dataset))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_two_ranks_see_different_blocks_and_all_of_them(dataset):
+    a, b = (blocks(loader_of(dataset, rank=rank, world_size=2)) for rank in range(2))
+    assert len(a) == len(b) == len(loader_of(dataset, rank=0, world_size=2)) == 7
+    assert sorted(itertools.chain(*a, *b)) == list(range(100))
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3)])
+def test_on_another_number_of_ranks_the_same_stream_goes_on(dataset, before, after):
+    def ranks(world_size, state=None):
+        loaders = [
+            TokenLoader(dataset, ResumableSampler(100, 5, rank=rank, world_size=world_size, seed=5), steps=30)
+            for rank in range(world_size)
+        ]
+        for loader in loaders:
+            if state is not None:
+                loader.load_state_dict(state)
+        return loaders
+
+    loaders = ranks(before)
+    steps = zip(*(blocks(itertools.islice(loader, 7)) for loader in loaders), strict=True)
+    done = [block for step in steps for batch in step for block in batch]
+    assert done == list(itertools.chain(*ResumableSampler(100, 1, seed=5)))[: 35 * before]
+    going_on = zip(*(blocks(loader) for loader in ranks(after, loaders[0].state_dict())), strict=True)
+    stream = done + [block for step in going_on for batch in step for block in batch]
+    left = (100 - 35 * before) % (5 * after)
+    in_epoch = 100 - (left if left < after else 0)  # less than one block for each rank is left out
+    assert len(set(stream[:in_epoch])) == in_epoch >= 100 - after + 1
+    assert len(set(stream[in_epoch : in_epoch + 90])) == 90  # and the next epoch follows
