@@ -17,6 +17,10 @@ class Ids {
     Ids() = default;
     Ids(const Ids&) = delete;
     Ids& operator=(const Ids&) = delete;
+    Ids& operator=(Ids&& other) noexcept {
+        std::swap(data_, other.data_), std::swap(size_, other.size_), std::swap(room_, other.room_);
+        return *this;
+    }
     Ids(Ids&& other) noexcept : data_(other.data_), size_(other.size_), room_(other.room_) { other.data_ = nullptr, other.size_ = other.room_ = 0; }
     ~Ids() { std::free(data_); }
 

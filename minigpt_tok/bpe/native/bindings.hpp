@@ -1,4 +1,8 @@
 // What Python sees of the core. The calls that are too short for pybind11's conversions use the C API.
+//
+// Compiled once for each level of the instruction set: core_v*.cpp names the module.
+#pragma once
+
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -9,6 +13,7 @@
 #include <optional>
 
 #include "count.hpp"
+#include "decode.hpp"
 #include "encoder.hpp"
 #include "train.hpp"
 
@@ -18,7 +23,6 @@ using namespace minigpt;
 namespace {
 
 Text text_of(PyObject* object) {
-    if (PyBytes_Check(object)) return {PyBytes_AS_STRING(object), static_cast<std::size_t>(PyBytes_GET_SIZE(object)), 0};
     if (!PyUnicode_Check(object)) {
         PyErr_Format(PyExc_TypeError, "text is %.100s, not str", Py_TYPE(object)->tp_name);
         throw py::error_already_set();
@@ -55,6 +59,14 @@ class Signals {
     PyObject *type_ = nullptr, *value_ = nullptr, *trace_ = nullptr;
 };
 
+// Raw bytes by id as Python lists them, None where there are none.
+void read_tokens(const py::list& tokens, std::vector<std::string>& raw, std::vector<bool>& present) {
+    for (const auto& token : tokens) {
+        present.push_back(!token.is_none());
+        raw.push_back(token.is_none() ? std::string() : token.cast<std::string>());
+    }
+}
+
 template <class Id>
 class Bound {
    public:
@@ -62,8 +74,7 @@ class Bound {
 
     static constexpr std::size_t kShortText = 1 << 12;  // characters; a longer text is encoded without the GIL
 
-    void encode_into(PyObject* object, Ids<Id>& out) {
-        const Text text = text_of(object);
+    void encode_into(const Text& text, Ids<Id>& out) {
         typename Encoder<Id>::Lease worker(*encoder_);
         try {
             if (text.length <= kShortText) {
@@ -82,20 +93,29 @@ class Bound {
     }
 
     py::list encode(py::handle text) {
-        Ids<Id> ids;
-        encode_into(text.ptr(), ids);
-        return list(ids.data(), ids.size());
+        scratch_.clear();
+        Ids<Id> ids = std::move(scratch_);  // taken, so that another thread, let in meanwhile, has one of its own
+        encode_into(text_of(text.ptr()), ids);
+        py::list result = list(ids.data(), ids.size());
+        if (ids.size() <= kShortText) scratch_ = std::move(ids);
+        return result;
     }
 
-    py::array encode_to_numpy(py::handle text) {
+    // A str, or a buffer of UTF-8 that has been found valid.
+    py::array encode_to_numpy(const py::object& text) {
         Ids<Id> ids;
-        encode_into(text.ptr(), ids);
+        if (PyUnicode_Check(text.ptr())) {
+            encode_into(text_of(text.ptr()), ids);
+        } else {
+            const py::buffer_info info = py::buffer(text).request();
+            encode_into({info.ptr, static_cast<std::size_t>(info.size * info.itemsize), 0}, ids);
+        }
         return array(std::move(ids));
     }
 
     std::size_t count(py::handle text) {
         Ids<Id> ids;
-        encode_into(text.ptr(), ids);
+        encode_into(text_of(text.ptr()), ids);
         return ids.size();
     }
 
@@ -122,6 +142,7 @@ class Bound {
 
    private:
     std::unique_ptr<Encoder<Id>> encoder_;
+    Ids<Id> scratch_;
     std::vector<PyObject*> integers_;  // one ready-made int for every id, so that a list costs no conversion
 
     void batch(const py::list& list, unsigned threads, Ids<Id>& ids, std::vector<std::size_t>& counts) {
@@ -159,19 +180,49 @@ class Bound {
     }
 };
 
+// `encode(text)` without a detour: a built-in function that does just this, and hands every other call to `slow`.
+template <class Id>
+struct FastEncode {
+    Bound<Id>* bound;
+    py::object owner, slow;
+
+    static PyObject* call(PyObject* capsule, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+        auto* self = static_cast<FastEncode*>(PyCapsule_GetPointer(capsule, nullptr));
+        if (count == 1 && !names && PyUnicode_Check(args[0])) {
+            try {
+                return self->bound->encode(args[0]).release().ptr();
+            } catch (py::error_already_set& error) {
+                error.restore();
+                return nullptr;
+            } catch (const py::value_error&) {
+                // falls through: the other way says what is wrong with the text
+            } catch (const std::bad_alloc&) {
+                return PyErr_NoMemory();
+            }
+        }
+        return PyObject_Vectorcall(self->slow.ptr(), args, static_cast<std::size_t>(count), names);
+    }
+
+    static py::object make(const py::object& owner, const py::object& slow) {
+        static PyMethodDef method = {"encode", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)),
+                                     METH_FASTCALL | METH_KEYWORDS, "The ids of a text; see Tokenizer.encode."};
+        auto* self = new FastEncode{owner.cast<Bound<Id>*>(), owner, slow};
+        const py::object capsule = py::reinterpret_steal<py::object>(
+            PyCapsule_New(self, nullptr, [](PyObject* c) { delete static_cast<FastEncode*>(PyCapsule_GetPointer(c, nullptr)); }));
+        return py::reinterpret_steal<py::object>(PyCFunction_New(&method, capsule.ptr()));
+    }
+};
+
 template <class Id>
 void bind(py::module_& module, const char* name) {
     using B = Bound<Id>;
-    py::class_<B>(module, name)
+    py::class_<B>(module, name, py::module_local())
         .def(py::init([](const py::list& tokens, const std::vector<u32>& lefts, const std::vector<u32>& rights,
                          const std::vector<u32>& results, bool by_bytes, bool whole_piece, const std::string& pattern,
                          const std::vector<std::pair<u32, u32>>& characters, bool character_unit) {
             std::vector<std::string> raw;
             std::vector<bool> present;
-            for (const auto& token : tokens) {
-                present.push_back(!token.is_none());
-                raw.push_back(token.is_none() ? std::string() : token.cast<std::string>());
-            }
+            read_tokens(tokens, raw, present);
             Vocab vocab(raw, present, character_unit, whole_piece);
             for (const auto& [code_point, id] : characters) vocab.set_character(code_point, id);
             if (by_bytes) vocab.merge_by_bytes();
@@ -181,11 +232,69 @@ void bind(py::module_& module, const char* name) {
             return std::make_unique<B>(std::make_unique<Encoder<Id>>(std::move(vocab), choice, whole_piece));
         }))
         .def("encode", &B::encode)
+        .def("fast_encode", [](const py::object& self, const py::object& slow) { return FastEncode<Id>::make(self, slow); })
         .def("encode_to_numpy", &B::encode_to_numpy)
         .def("count", &B::count)
         .def("encode_batch", &B::encode_batch)
         .def("encode_batch_to_numpy", &B::encode_batch_to_numpy);
 }
+
+class BoundDecoder {
+   public:
+    explicit BoundDecoder(const py::list& tokens) : decoder_(make(tokens)) {}
+
+    // ids: a list of ints, or an array of an integer type. Bytes, or the position of the first id that is none.
+    py::object decode_bytes(const py::object& ids) {
+        std::string out;
+        const std::size_t bad = decode_any(ids, out);
+        if (bad != kValid) return py::int_(bad);
+        return py::bytes(out);
+    }
+    py::object decode(const py::object& ids, const char* errors) {
+        std::string out;
+        const std::size_t bad = decode_any(ids, out);
+        if (bad != kValid) return py::int_(bad);
+        PyObject* text = PyUnicode_DecodeUTF8(out.data(), static_cast<Py_ssize_t>(out.size()), errors);
+        if (!text) throw py::error_already_set();
+        return py::reinterpret_steal<py::object>(text);
+    }
+
+   private:
+    Decoder decoder_;
+
+    static Decoder make(const py::list& tokens) {
+        std::vector<std::string> raw;
+        std::vector<bool> present;
+        read_tokens(tokens, raw, present);
+        return {raw, present};
+    }
+
+    std::size_t decode_any(const py::object& ids, std::string& out) {
+        if (py::isinstance<py::array>(ids)) {
+            const auto array = py::array::ensure(ids, py::array::c_style);
+            const auto count = static_cast<std::size_t>(array.size());
+            switch (array.dtype().kind() == 'u' ? array.itemsize() : -array.itemsize()) {
+                case 2: return decoder_.decode(static_cast<const u16*>(array.data()), count, out);
+                case 4: return decoder_.decode(static_cast<const u32*>(array.data()), count, out);
+                case -4: return decoder_.decode(static_cast<const std::int32_t*>(array.data()), count, out);
+                default: break;
+            }
+            const auto wide = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>(array);
+            return decoder_.decode(wide.data(), count, out);
+        }
+        PyObject* list = ids.ptr();  // a list, as the caller made sure
+        const auto count = static_cast<std::size_t>(PyList_GET_SIZE(list));
+        std::vector<std::int64_t> values(count);
+        for (std::size_t i = 0; i < count; ++i) {
+            values[i] = PyLong_AsLongLong(PyList_GET_ITEM(list, static_cast<Py_ssize_t>(i)));
+            if (values[i] == -1 && PyErr_Occurred()) {
+                PyErr_Clear();
+                return i;
+            }
+        }
+        return decoder_.decode(values.data(), count, out);
+    }
+};
 
 // Counts pieces over many calls, then trains. One thread or several: what comes out is the same.
 class Counter {
@@ -374,11 +483,17 @@ class Counter {
 
 }  // namespace
 
-PYBIND11_MODULE(_core, module) {
+PYBIND11_MODULE(MINIGPT_MODULE, module) {
     module.def("set_classes", [](const py::bytes& flags) {
         const std::string_view view(flags);
         if (view.size() != 0x110000) throw py::value_error("the class table has one byte for each of 0x110000 code points");
         classes().assign(std::vector<u8>(view.begin(), view.end()));
+    });
+    module.def("first_invalid_utf8", [](const py::buffer& buffer) -> std::optional<std::size_t> {
+        const py::buffer_info info = buffer.request();
+        const std::size_t at = first_invalid_utf8(static_cast<const u8*>(info.ptr), static_cast<std::size_t>(info.size * info.itemsize));
+        if (at == kValid) return std::nullopt;
+        return at;
     });
     module.def("pieces", [](const py::str& text, const std::string& pattern) {
         PatternChoice choice;
@@ -393,7 +508,11 @@ PYBIND11_MODULE(_core, module) {
         for (std::size_t i = 0; i < count; start = ends[i++]) pieces.append(py::str(utf8.substr(start, ends[i] - start)));
         return pieces;
     });
-    py::class_<Counter>(module, "Counter")
+    py::class_<BoundDecoder>(module, "Decoder", py::module_local())
+        .def(py::init<const py::list&>())
+        .def("decode_bytes", &BoundDecoder::decode_bytes)
+        .def("decode", &BoundDecoder::decode);
+    py::class_<Counter>(module, "Counter", py::module_local())
         .def(py::init<const std::string&, unsigned>())
         .def("add", &Counter::add)
         .def("add_buffer", &Counter::add_buffer)
