@@ -57,9 +57,16 @@ def read_checkpoint(path: StrPath, *, mapped: bool = False) -> dict[str, Any]:
         raise FormatError(f"{place}: a Git LFS pointer, not the file itself: fetch it with 'git lfs pull'")
     if not start.startswith((_ZIP, _LEGACY)):
         raise FormatError(f"{place}: no checkpoint, neither a file of torch.save nor safetensors")
-    if start.startswith(_ZIP) and not zipfile.is_zipfile(place):
+    if start.startswith(_ZIP) and not _has_its_end(place):
         raise _cut_short(place)
     return _read_torch(place, mapped=mapped and start.startswith(_ZIP))
+
+
+def _has_its_end(path: Path) -> bool:
+    try:
+        return zipfile.is_zipfile(path)
+    except zipfile.BadZipFile:
+        return False
 
 
 def _cut_short(path: Path) -> FormatError:
@@ -77,7 +84,7 @@ def _read_torch(path: Path, *, mapped: bool) -> dict[str, Any]:
                 "torch.load(path, weights_only=False) and save its plain parts"
             ) from None
         raise FormatError(f"{path}: no checkpoint that can be read safely: {_first_line(error)}") from None
-    except (RuntimeError, EOFError, KeyError, ValueError, OSError) as error:
+    except Exception as error:  # whatever a damaged pickle makes torch do: a dozen types, seen by changing bytes
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise FormatError(f"{path}: damaged, or no checkpoint: {_first_line(error)}") from None
@@ -100,8 +107,11 @@ def _read_safetensors(path: Path, header: int, size: int) -> dict[str, Any]:
     checkpoint: dict[str, Any] = {
         key: text if key in TEXT_KEYS else _from_json(text, key, path) for key, text in metadata.items()
     }
-    for name, original in (checkpoint.pop(SHARED_KEY, None) or {}).items():
-        if original not in state:
+    shared = checkpoint.pop(SHARED_KEY, {})
+    if not isinstance(shared, dict):
+        raise FormatError(f"{path}: damaged: {SHARED_KEY} in its metadata is {str(shared)[:60]!r}, not an object")
+    for name, original in shared.items():
+        if not isinstance(original, str) or original not in state:
             raise FormatError(f"{path}: damaged: {name} shares the tensor {original!r}, which is not there")
         state[name] = state[original]
     return {**checkpoint, "state_dict": state}

@@ -279,6 +279,23 @@ def test_equal_measures_of_other_texts_are_no_tie():
     assert "if both learned from one text" in str(found)
 
 
+@pytest.mark.parametrize("measure", ["documents", "bytes", "distinct_pieces", "base_tokens", "curve"])
+def test_records_of_other_texts_are_no_tie(measure):
+    a, b = train("xy xy ab", 258), train("xy xy cd", 258)
+    assert difference(a, b).first_merge.tie is True
+    value = getattr(b.training, measure)
+    changed = tuple(n + 1 for n in value) if measure == "curve" else value + 1
+    other = Tokenizer(b.model, dataclasses.replace(b.training, **{measure: changed}))
+    assert difference(a, other).first_merge.tie is False
+
+
+def test_a_record_that_does_not_fit_its_merges_says_nothing():
+    a, b = train("xy xy ab", 258), train("xy xy cd", 258)
+    short = Tokenizer(b.model, dataclasses.replace(b.training, counts=b.training.counts[:1]))
+    assert difference(a, short).first_merge.second_count is None
+    assert difference(a, short).first_merge.tie is None
+
+
 def test_a_tie_is_unknown_without_both_records():
     a, b = train("ab cd", 257, "hf"), train("ab cd", 257, "cs336")
     found = difference(a, Tokenizer(b.model))

@@ -27,6 +27,8 @@ from minigpt_tok.tokenizer import Tokenizer
 
 EXAMPLE = "minigpt-tok encode wikitext-2 -t tokenizer.json -o data/encoded/wikitext-2/bpe"
 
+TOKENIZER_FILE = "tokenizer.json"
+
 
 def encode(
     inputs: Inputs,
@@ -87,6 +89,8 @@ def encode(
             progress=None if report is None else lambda split, done, total: report("bytes", done, total),
             command=shlex.join(["minigpt-tok", "encode", *inputs, "--separator", separator]),
         )
+    # Beside the ids, for `minigpt-tok fit`; it is theirs, whatever stood there before.
+    tok.save(folder / TOKENIZER_FILE)
     result = _result(tokenizer, tok, folder, files, time.perf_counter() - started)
     if as_json:
         print_json(result)

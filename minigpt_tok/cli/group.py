@@ -1,5 +1,6 @@
 """The group of all commands: listed from one table, loaded one by one."""
 
+import inspect
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -77,13 +78,17 @@ class CommandGroup(TyperGroup):
 def load_command(name: str) -> TyperCommand:
     """Import the module of a command and make the command of its function."""
     module = import_module(f"minigpt_tok.cli.{name}")
+    function = getattr(module, name)
+    # Lines of a docstring end where the source code's do; the terminal's end elsewhere.
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(
         name,
+        help="\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs),
         epilog=f"Example: {module.EXAMPLE}",
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
-    )(getattr(module, name))
+    )(function)
     command = get_command(alone)
     assert isinstance(command, TyperCommand)
     return command

@@ -43,6 +43,14 @@ DataFolder = Annotated[
     Path,
     typer.Option("--data", "-d", metavar="DIR", help="The folder of an encoded corpus.", show_default=False),
 ]
+BudgetText = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AXIS=AMOUNT",
+        help="How much to train on, repeats counted: bytes=5e6, characters=…, tokens=…, flops=… or seconds=….",
+        show_default="the bytes of the train split",
+    ),
+]
 Device = Annotated[str, typer.Option(metavar="DEVICE", help="cpu, cuda, mps; auto takes the best there is.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", show_default=False)]
 

@@ -204,8 +204,10 @@ def _warnings_as_lines() -> Iterator[None]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        _say(f"warning: {message}")
+        if not issubclass(category, for_developers) or os.environ.get(DEBUG):
+            _say(f"warning: {message}")
 
+    for_developers = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning)
     log = logging.getLogger("minigpt_tok")
     handler = _StandardError()
     log.addHandler(handler)

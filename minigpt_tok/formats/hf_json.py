@@ -267,7 +267,7 @@ def to_json(model: BPEModel, training: Training | None, fingerprint: str) -> str
             for token in sorted(model.added_tokens, key=lambda token: token.id)
         ],
         "normalizer": None,
-        "pre_tokenizer": _pre_tokenizer(model.pattern),
+        "pre_tokenizer": pre_tokenizer_of(model.pattern),
         "post_processor": None,
         "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False},
         "model": {
@@ -321,7 +321,8 @@ def _byte_level(use_regex: bool) -> dict[str, Any]:
     return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex}
 
 
-def _pre_tokenizer(pattern: str) -> dict[str, Any]:
+def pre_tokenizer_of(pattern: str) -> dict[str, Any]:
+    """The `pre_tokenizer` that cuts as a pattern does, and ends in bytes."""
     if pattern == "gpt2":
         return _byte_level(True)
     if pattern == "none":

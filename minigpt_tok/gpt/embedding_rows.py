@@ -28,7 +28,8 @@ def embedding_rows(state: Mapping[str, Any]) -> dict[str, int]:
     return {
         name: value.shape[0]
         for name, value in state.items()
-        if isinstance(value, torch.Tensor)
+        if isinstance(name, str)
+        and isinstance(value, torch.Tensor)
         and value.ndim == 2
         and name.endswith(".weight")
         and name.split(".")[-2] in EMBEDDING_NAMES

@@ -101,6 +101,10 @@ class Lit(L.LightningModule):
             )
         )
         self.steps = 0
+        self.was_set_up = False
+
+    def setup(self, stage):
+        self.was_set_up = True
 
     def training_step(self, batch, batch_idx):
         self.steps += 1
@@ -319,7 +323,7 @@ def test_a_data_module_of_another_tokenizer(tmp_path, tok, other, other_data, st
         getattr(trainer(tmp_path, TokenizerFingerprint(tok)), stage)(model, datamodule=module(other_data, other))
     for part in (str(other_data), tok.fingerprint, other.fingerprint):
         assert part in str(caught.value)
-    assert model.steps == 0
+    assert not model.was_set_up  # refused before anything else began
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -407,6 +411,13 @@ def test_one_callback_for_one_fit_after_another(tmp_path, tok, data, other_text)
         running.fit(Lit(), loader(folder))
         running.save_checkpoint(tmp_path / "c.ckpt")
         assert torch.load(tmp_path / "c.ckpt", weights_only=True)["data_fingerprint"] == data_fingerprint(folder)
+
+
+def test_one_callback_resumes_another_run(tmp_path, tok, data, other_text):
+    callback = TokenizerFingerprint(tok)
+    trainer(tmp_path, callback).fit(Lit(), datamodule=module(data, tok))
+    path = make(tmp_path, tok, other_text)
+    assert run(tmp_path, "fit", callback, path, datamodule=module(other_text, tok)) == 1
 
 
 # The model
