@@ -50,5 +50,7 @@ def train_tokenizer(
             raise TokenizerError(f"special_tokens is the string {special_tokens!r}; pass a list, or 'chat'")
         special_tokens = CHAT_TOKENS
     documents = open_corpus(corpus, max_documents=max_documents, max_bytes=max_bytes).splits["train"]
-    model, training = train_model(documents, vocab_size, settings, tuple(special_tokens), threads=threads, progress=progress)
+    model, training = train_model(
+        documents, vocab_size, settings, tuple(special_tokens), threads=threads, progress=progress
+    )
     return Tokenizer(model, training)

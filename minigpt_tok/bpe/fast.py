@@ -149,15 +149,19 @@ class FastPieceCounter(PieceCounter):
         self._core = core.Counter(recipe.pattern, threads)
 
     def add(self, texts: list[str]) -> None:
+        """As in `PieceCounter`."""
         self._core.add(texts)
 
     def distinct(self) -> int:
+        """As in `PieceCounter`."""
         return self._core.pieces  # type: ignore[no-any-return]
 
     def characters(self) -> dict[str, int]:
+        """As in `PieceCounter`."""
         return {chr(code_point): count for code_point, count in self._core.characters().items()}
 
     def learn(self, base: list[bytes], stop: Stop, progress: MergesDone | None) -> Learned:
+        """As in `PieceCounter`."""
         recipe = self.recipe
         found = self._core.train(
             base,
@@ -170,4 +174,6 @@ class FastPieceCounter(PieceCounter):
         )
         columns: Iterable[list[int]] = (found[name].tolist() for name in ("left", "right", "count", "tokens_after"))
         merges = [Merge(*row) for row in zip(*columns, strict=True)]
-        return Learned(base_tokens=found["base_tokens"], merges=merges, stopped=stop.reason(len(merges), found["best_left"]))
+        return Learned(
+            base_tokens=found["base_tokens"], merges=merges, stopped=stop.reason(len(merges), found["best_left"])
+        )

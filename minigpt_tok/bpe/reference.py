@@ -62,7 +62,7 @@ def train_merges(
     *,
     tie: Tie = "lowest_ids",
     max_token_length: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Learned:
     """Learn merges from distinct pieces and how often each occurs, in the order in which they were first seen.
 

@@ -31,11 +31,8 @@ class PairTable {
         slots_.assign(size, Slot{kEmpty, kNone, kNone});
         shift_ = 64 - static_cast<unsigned>(std::countr_zero(size));
     }
-    // Of two merges of one pair the first, with the lower rank, stays.
-    void add(u32 left, u32 right, u32 rank, u32 merged) {
-        Slot& slot = find(key(left, right));
-        if (slot.pair == kEmpty || rank < slot.rank) slot = {key(left, right), rank, merged};
-    }
+    // Of a pair that stands twice the last rank counts, as in Hugging Face.
+    void add(u32 left, u32 right, u32 rank, u32 merged) { find(key(left, right)) = {key(left, right), rank, merged}; }
     const Slot& at(u32 left, u32 right) const { return const_cast<PairTable*>(this)->find(key(left, right)); }
     static constexpr u64 kEmpty = ~u64{0};
 
