@@ -39,7 +39,7 @@ from minigpt_tok.measure.token_text import (
     split_name,
     sums_by_document,
 )
-from minigpt_tok.measure.windows import Windows, plan_windows
+from minigpt_tok.measure.windows import Windows, choose_stride, plan_windows
 from minigpt_tok.tokenizer import Tokenizer
 
 __all__ = ["BitsPerByte", "PairedDifference", "Scores", "bits_per_byte", "paired_difference"]
@@ -92,7 +92,7 @@ def bits_per_byte(
     config = getattr(model, "config", None)
     _check_vocabulary(config, tokenizer)
     block = _block_size(config, block_size)
-    step = _stride(context, stride, block)
+    step = choose_stride(context, stride, block)
     if batch_size < 1:
         raise DataError(f"batch_size is {batch_size}; it must be at least 1")
     number, count = part
@@ -282,17 +282,3 @@ def _block_size(config: Any, block_size: int | None) -> int:
     if block_size < 1 or (own is not None and block_size > own):
         raise ModelError(f"block_size is {block_size}; give 1 to {own if own is not None else 'what the model takes'}")
     return block_size
-
-
-def _stride(context: str, stride: int | None, block_size: int) -> int:
-    if context == "blocks":
-        if stride not in (None, block_size):
-            raise DataError(f"stride is {stride}, but blocks lie side by side; use context='sliding' for a stride")
-        return block_size
-    if context != "sliding":
-        raise DataError(f"context is {context!r}; choose 'sliding' or 'blocks'")
-    if stride is None:
-        return max(1, block_size // 2)
-    if not 1 <= stride <= block_size:
-        raise DataError(f"stride is {stride}; give 1 to the block size, {block_size}, or some token is never predicted")
-    return stride

@@ -17,6 +17,7 @@ from minigpt_tok.measure.bootstrap import Interval, ratio_interval
 from minigpt_tok.measure.compression import Compression
 from minigpt_tok.measure.scores import PERPLEXITY_NOTE, BitsPerByte, PairedDifference, paired_difference
 
+RESULT = "comparison.json"  # its name in a comparison's folder
 FORMAT = "minigpt-tok comparison"
 FORMAT_VERSION = 1
 
@@ -77,9 +78,10 @@ class Entry:
         pattern: its pre-tokenizer.
         vocab_size: ids in all.
         compression: of the validation text.
-        body_parameters, embedding_parameters: of the model; embedding and head rows are the latter.
+        body_parameters: of the model's layers.
+        position_parameters: of its learned positions.
+        embedding_parameters: of its embedding, which is its head too.
         embedding_share: of all parameters, 0 to 1.
-        tied: whether the head is the embedding.
         training_flops_per_byte, attention_flops_per_byte: see `measure.compression`.
         window_bytes, window_characters: what a context window holds on average.
         first_block: the text of the first block of the validation text.
@@ -94,9 +96,9 @@ class Entry:
     vocab_size: int
     compression: Compression
     body_parameters: int
+    position_parameters: int
     embedding_parameters: int
     embedding_share: float
-    tied: bool
     training_flops_per_byte: float
     attention_flops_per_byte: float
     window_bytes: float

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from minigpt_tok.errors import DataError
+
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
@@ -84,3 +86,22 @@ def plan_windows(ends: np.ndarray, block_size: int, stride: int, *, preceded: bo
         preceded=(number == 0) & preceded,
         unpredicted=np.zeros(0, dtype=np.int64) if preceded else begins[sizes > 0],
     )
+
+
+def choose_stride(context: str, stride: int | None, block_size: int) -> int:
+    """How far a window begins after the one before it, in tokens: half a block unless given, a whole one for `blocks`.
+
+    Raises:
+        DataError: there is no such context, or no such stride in it.
+    """
+    if context == "blocks":
+        if stride not in (None, block_size):
+            raise DataError(f"stride is {stride}, but blocks lie side by side; use context='sliding' for a stride")
+        return block_size
+    if context != "sliding":
+        raise DataError(f"context is {context!r}; choose 'sliding' or 'blocks'")
+    if stride is None:
+        return max(1, block_size // 2)
+    if not 1 <= stride <= block_size:
+        raise DataError(f"stride is {stride}; give 1 to the block size, {block_size}, or some token is never predicted")
+    return stride

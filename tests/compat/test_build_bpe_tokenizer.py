@@ -81,7 +81,7 @@ def test_everything_is_printed(run, texts):
         "Training characters: 1,000",
         r"Initial characters: \d+",
         r"Base vocabulary: \d+",
-        r"Merge +1: 'h' \+ 'e' -> 'he' \| count \d+ \| sequence length \d+ \| vocabulary \d+",
+        r"Merge +1: 'a' \+ 't' -> 'at' \| count \d+ \| sequence length \d+ \| vocabulary \d+",
         r"Merge +20: ",
         r"Stopped: .+",
         r"Final vocabulary: \d+",

@@ -31,7 +31,7 @@ def entry(name: str, *scores: BitsPerByte, kind: str = "bpe") -> Entry:
     cut = Compression(tokens=5, bytes=10, characters=10, words=2, documents=1, vocab_size=300, renyi_efficiency=0.5)
     return Entry(
         name=name, kind=kind, fingerprint="f" * 64, tokenizer="t.json", pattern="gpt2", vocab_size=300, compression=cut,
-        body_parameters=10, embedding_parameters=20, embedding_share=2 / 3, tied=True, training_flops_per_byte=1.0,
+        body_parameters=10, position_parameters=4, embedding_parameters=20, embedding_share=2 / 3, training_flops_per_byte=1.0,
         attention_flops_per_byte=1.0, window_bytes=16.0, window_characters=16.0, first_block="ab", runs=runs,
     )  # fmt: skip
 
