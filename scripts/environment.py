@@ -19,7 +19,7 @@ def prepare(requirements: str) -> Path:
 
     A mark in the environment says which pins are installed, so that a second run starts at once.
     """
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036  # whoever starts the script may have an older one
         raise SystemExit(f"Python 3.11 or newer is needed, and this is {sys.version.split()[0]}")
     python = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not python.exists():

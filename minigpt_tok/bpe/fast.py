@@ -16,7 +16,7 @@ from minigpt_tok.bpe.decoder import Decoder
 from minigpt_tok.bpe.encoder import Batch, Encode, Encoder
 from minigpt_tok.bpe.model import AddedToken, BPEModel
 from minigpt_tok.bpe.native import core
-from minigpt_tok.bpe.pretokenize import NO_CUT, PATTERNS
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Merge, Stop
 from minigpt_tok.errors import TokenizerError
@@ -32,7 +32,7 @@ def cores() -> int:
 
 def make_encoder(model: BPEModel) -> Encoder:
     """The encoder of a model: by the core where it is there and has a scanner for the pattern."""
-    if core is None or not _has_scanner(model.pattern) or model.vocab_size > MOST_PACKED_IDS:
+    if core is None or get_pretokenizer(model.pattern).name is None or model.vocab_size > MOST_PACKED_IDS:
         return Encoder(model)
     return FastEncoder(model)
 
@@ -44,13 +44,9 @@ def make_decoder(tokens: Sequence[bytes | None]) -> Any:
 
 def make_counter(recipe: Recipe, threads: int | None) -> PieceCounter:
     """A counter of pieces that can learn merges from what it has counted."""
-    if core is None or not _has_scanner(recipe.pattern):
+    if core is None or get_pretokenizer(recipe.pattern).name is None:
         return PieceCounter(recipe)
     return FastPieceCounter(recipe, cores() if threads is None else threads)
-
-
-def _has_scanner(pattern: str) -> bool:
-    return pattern == NO_CUT or pattern in PATTERNS
 
 
 class FastEncoder(Encoder):
@@ -70,7 +66,7 @@ class FastEncoder(Encoder):
             list(model.merge_results),
             model.rank_rule == "bytes",
             model.whole_piece,
-            model.pattern,
+            self.pretokenizer.name,
             characters,
             model.unit == "character",
         )
@@ -146,7 +142,7 @@ class FastPieceCounter(PieceCounter):
         super().__init__(recipe)
         assert core is not None
         self.threads = threads
-        self._core = core.Counter(recipe.pattern, threads)
+        self._core = core.Counter(self._pretokenizer.name, threads)
 
     def add(self, texts: list[str]) -> None:
         """As in `PieceCounter`."""
@@ -172,6 +168,8 @@ class FastPieceCounter(PieceCounter):
             recipe.max_token_length or 0,
             progress,
         )
+        if progress is not None:
+            progress(len(found["left"]))  # the core says it now and then
         columns: Iterable[list[int]] = (found[name].tolist() for name in ("left", "right", "count", "tokens_after"))
         merges = [Merge(*row) for row in zip(*columns, strict=True)]
         return Learned(
