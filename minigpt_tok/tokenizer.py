@@ -3,15 +3,17 @@
 import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, SupportsIndex
+from mmap import mmap
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from minigpt_tok import formats
 from minigpt_tok.bpe import renumber
 from minigpt_tok.bpe.added import SpecialTokens
-from minigpt_tok.bpe.encoder import Encoder
+from minigpt_tok.bpe.encoder import Batch, Encoder
 from minigpt_tok.bpe.explain import Explanation, explain
+from minigpt_tok.bpe.fast import make_decoder, make_encoder
 from minigpt_tok.bpe.model import BPEModel
 from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.bpe.recipes import IdOrder
@@ -20,14 +22,8 @@ from minigpt_tok.errors import TokenizerError
 from minigpt_tok.files import StrPath
 from minigpt_tok.fingerprint import FINGERPRINT_VERSION, fingerprint
 
+Buffer = bytes | bytearray | memoryview | mmap
 Ids = Iterable[SupportsIndex]  # lists, NumPy arrays and torch tensors of ids, and their elements
-
-
-class TokenIds(NamedTuple):
-    """A batch as one flat array: the ids of text n are `ids[offsets[n]:offsets[n + 1]]`."""
-
-    ids: np.ndarray
-    offsets: np.ndarray
 
 
 class Tokenizer:
@@ -72,7 +68,7 @@ class Tokenizer:
     @property
     def dtype(self) -> np.dtype[Any]:
         """What ids are kept in: `uint16` for up to 65,536 ids, else `uint32`."""
-        return np.dtype(np.uint16 if self.vocab_size <= 1 << 16 else np.uint32)
+        return self._encoder.dtype
 
     @cached_property
     def fingerprint(self) -> str:
@@ -155,7 +151,16 @@ class Tokenizer:
 
     @cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self._model)
+        encoder = make_encoder(self._model)
+        if (shortcut := encoder.shortcut()) is not None:
+            # From the second call on, `encode` is this built-in function itself: for a short text, the two calls of Python
+            # that it saves take as long as the encoding.
+            self.encode = shortcut  # type: ignore[method-assign]
+        return encoder
+
+    @cached_property
+    def _decoder(self) -> Any:
+        return make_decoder(self._raw)
 
     def encode(
         self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
@@ -171,37 +176,33 @@ class Tokenizer:
         Raises:
             TokenizerError: a disallowed special, a lone surrogate, or characters that a character tokenizer lacks.
         """
-        return self._encoder.encode(
-            _checked(text), allowed_special=allowed_special, disallowed_special=disallowed_special
-        )
+        return self._encoder.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
 
     def encode_to_numpy(
-        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self, text: str | Buffer, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
     ) -> np.ndarray:
-        """As `encode`, into an array `(n_tokens,)` of `dtype`."""
-        ids = self.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
-        return np.array(ids, dtype=self.dtype)
+        """As `encode`, into an array `(n_tokens,)` of `dtype`. Takes UTF-8 in memory too: `bytes`, a mapped file."""
+        return self._encoder.encode_to_numpy(
+            text if isinstance(text, str) else memoryview(text),
+            allowed_special=allowed_special,
+            disallowed_special=disallowed_special,
+        )
 
     def encode_batch(
         self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
     ) -> list[list[int]]:
-        """The ids of each text, as `encode` gives them one by one."""
-        return [
-            self.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
-            for text in _checked_batch(texts)
-        ]
+        """The ids of each text, as `encode` gives them one by one; by all cores where it is worth it."""
+        return self._encoder.encode_batch(
+            _checked_list(texts), allowed_special=allowed_special, disallowed_special=disallowed_special
+        )
 
     def encode_batch_to_numpy(
         self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
-    ) -> TokenIds:
+    ) -> Batch:
         """As `encode_batch`, flat: ids `(n_tokens,)` of `dtype`, offsets int64 `(n_texts + 1,)`, from 0."""
-        arrays = [
-            self.encode_to_numpy(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
-            for text in _checked_batch(texts)
-        ]
-        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
-        np.cumsum([len(array) for array in arrays], out=offsets[1:])
-        return TokenIds(np.concatenate([np.empty(0, dtype=self.dtype), *arrays]), offsets)
+        return self._encoder.encode_batch_to_numpy(
+            _checked_list(texts), allowed_special=allowed_special, disallowed_special=disallowed_special
+        )
 
     def encode_iter(
         self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
@@ -224,7 +225,7 @@ class Tokenizer:
 
     def count(self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()) -> int:
         """How many ids `encode` gives."""
-        return len(self.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special))
+        return self._encoder.count(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
 
     def tokens(
         self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
@@ -253,21 +254,26 @@ class Tokenizer:
         Raises:
             TokenizerError: an id outside the vocabulary, or in a hole of it.
         """
-        numbers = _as_list(ids)
-        if skip_special:
-            special = frozenset(self.special_tokens.values())
-            numbers = [id for id in numbers if id not in special]
-        raw = self._raw
-        try:
-            if min(numbers, default=0) >= 0:
-                return b"".join([raw[id] for id in numbers])  # type: ignore[misc]  # a hole raises TypeError
-        except (IndexError, TypeError):
-            pass
-        return b"".join([self._raw_of(id) for id in numbers])
+        plain = self._plain_ids(ids, skip_special)
+        raw = self._decoder.decode_bytes(plain)
+        if isinstance(raw, int):
+            self._raw_of(plain[raw])  # says what is wrong with this id
+        return raw  # type: ignore[no-any-return]
+
+    def _plain_ids(self, ids: Ids, skip_special: bool) -> list[int] | np.ndarray:
+        plain = _as_list_or_array(ids)
+        if not skip_special or not self.special_tokens:
+            return plain
+        special = frozenset(self.special_tokens.values())
+        return [id for id in plain if id not in special]
 
     def decode(self, ids: Ids, *, skip_special: bool = False, errors: str = "replace") -> str:
         """The text of ids: their bytes joined, then decoded as UTF-8 once. `errors` as in `bytes.decode`."""
-        return self.decode_bytes(ids, skip_special=skip_special).decode("utf-8", errors)
+        plain = self._plain_ids(ids, skip_special)
+        text = self._decoder.decode(plain, errors)
+        if isinstance(text, int):
+            self._raw_of(plain[text])
+        return text  # type: ignore[no-any-return]
 
     def stream_decoder(self, *, skip_special: bool = False, errors: str = "replace") -> "StreamDecoder":
         """Decodes ids as they come, never showing part of a character."""
@@ -415,14 +421,21 @@ def _checked_batch(texts: Iterable[str]) -> Iterable[str]:
     return texts
 
 
-def _as_list(ids: Ids) -> list[int]:
-    if hasattr(ids, "tolist"):  # arrays and tensors: one call instead of one object each
-        if getattr(ids, "ndim", 1) != 1:
-            raise TokenizerError(f"ids have the shape {tuple(ids.shape)}; decode one sequence at a time")  # type: ignore[attr-defined]
-        plain = ids.tolist()
-        if any(type(id) is not int for id in plain):
-            raise TokenizerError(f"ids are {getattr(ids, 'dtype', 'not integers')}, not integers")
-        return plain  # type: ignore[no-any-return]
+def _checked_list(texts: Iterable[str]) -> list[str]:
+    texts = _checked_batch(texts)
+    return texts if isinstance(texts, list) else list(texts)
+
+
+def _as_list_or_array(ids: Ids) -> list[int] | np.ndarray:
+    if type(ids) is list and (not ids or type(ids[0]) is int):
+        return ids  # anything else further on is found when it is decoded
+    if hasattr(ids, "__array__"):  # arrays, and tensors on any device
+        array = np.asarray(ids.cpu() if hasattr(ids, "cpu") else ids)
+        if array.ndim != 1:
+            raise TokenizerError(f"ids have the shape {array.shape}; decode one sequence at a time")
+        if array.size and array.dtype.kind not in "iu":
+            raise TokenizerError(f"ids are {array.dtype}, not integers")
+        return array.astype(np.int64) if array.dtype.kind not in "iu" else array
     try:
         return [id.__index__() for id in ids]
     except (AttributeError, TypeError):

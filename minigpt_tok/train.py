@@ -18,6 +18,7 @@ def train_tokenizer(
     *,
     max_documents: int | None = None,
     max_bytes: int | None = None,
+    threads: int | None = None,
     progress: Progress | None = None,
     **switches: Any,
 ) -> Tokenizer:
@@ -31,6 +32,7 @@ def train_tokenizer(
         special_tokens: none unless given; `"chat"` reserves `<|endoftext|>` and seven chat tokens. Where they stand in
             the text they split it, and nothing is learned from them.
         max_documents, max_bytes: take no more than this of the corpus.
+        threads: how many count pieces; all cores unless given. The result is the same.
         progress: called with the stage (`"bytes"`, `"merges"`), how much of it is done, and of how much if known.
         switches: the recipe's switches set otherwise, by their names in `bpe.recipes.Recipe`: `pattern`, `tie`,
             `id_order`, `min_frequency`, `max_token_length`, …
@@ -48,5 +50,7 @@ def train_tokenizer(
             raise TokenizerError(f"special_tokens is the string {special_tokens!r}; pass a list, or 'chat'")
         special_tokens = CHAT_TOKENS
     documents = open_corpus(corpus, max_documents=max_documents, max_bytes=max_bytes).splits["train"]
-    model, training = train_model(documents, vocab_size, settings, tuple(special_tokens), progress=progress)
+    model, training = train_model(
+        documents, vocab_size, settings, tuple(special_tokens), threads=threads, progress=progress
+    )
     return Tokenizer(model, training)

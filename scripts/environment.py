@@ -19,7 +19,7 @@ def prepare(requirements: str) -> Path:
 
     A mark in the environment says which pins are installed, so that a second run starts at once.
     """
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036  # whoever starts the script may have an older one
         raise SystemExit(f"Python 3.11 or newer is needed, and this is {sys.version.split()[0]}")
     python = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not python.exists():
@@ -37,8 +37,10 @@ def prepare(requirements: str) -> Path:
 
 
 def _digest() -> str:
-    """Of all pins and the metadata: what decides whether the environment is up to date."""
-    files = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "setup.cfg", ROOT / "pyproject.toml"]
+    """Of all pins, the metadata and the C++ core: what decides whether the environment is up to date."""
+    core = (ROOT / "minigpt_tok" / "bpe" / "native").glob("*.[ch]*")
+    metadata = [ROOT / name for name in ("setup.cfg", "setup.py", "pyproject.toml")]
+    files = [*sorted((ROOT / "requirements").glob("*.txt")), *sorted(core), *metadata]
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
 

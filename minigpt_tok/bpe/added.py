@@ -69,6 +69,9 @@ class Matcher:
     def __init__(self, tokens: Iterable[AddedToken]) -> None:
         self._by_content = {token.content: token for token in tokens}
 
+    def __bool__(self) -> bool:
+        return bool(self._by_content)
+
     @cached_property
     def _expression(self) -> "re.Pattern[str] | None":
         # Python takes the first alternative that fits, so the longest stands first.

@@ -7,8 +7,8 @@ that no token joins: no merge can cross such a place, and the parts repeat as wo
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, pairwise
-from typing import NamedTuple
+from itertools import accumulate, chain, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,16 @@ class Step(NamedTuple):
     ids_after: list[int]
 
 
+class Batch(NamedTuple):
+    """Many texts as one flat array: the ids of text n are `ids[offsets[n]:offsets[n + 1]]`."""
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+
+Encode = Callable[..., list[int]]
+
+
 class Encoder:
     """Encodes with one model. A function of text and model alone: the caches never change a result."""
 
@@ -59,12 +69,85 @@ class Encoder:
         self._pieces = _Cache(self._encode_piece)
         self._parts = _Cache(self.merge)
 
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """What ids are kept in: `uint16` for up to 65,536 ids, else `uint32`."""
+        return np.dtype(np.uint16 if self.model.vocab_size <= 1 << 16 else np.uint32)
+
+    def shortcut(self) -> Encode | None:
+        """A faster `encode` for callers in a hurry, if there is one."""
+        return None
+
     def encode(
         self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
     ) -> list[int]:
         """Ids of `text`; see `Tokenizer.encode`."""
-        self.added.refuse(text, allowed_special, disallowed_special)
-        return self._encode(text, self.added.matcher(allowed_special))
+        return self._encode(text, self._matcher(text, allowed_special, disallowed_special))
+
+    def encode_to_numpy(
+        self, text: str | memoryview, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> np.ndarray:
+        """Ids of `text`, or of UTF-8 in memory; see `Tokenizer.encode_to_numpy`."""
+        if not isinstance(text, str) and (allowed_special or disallowed_special or self.added.matcher()):
+            text = _from_utf8(text)  # added tokens are looked for in characters
+        return self._encode_to_numpy(text, self._matcher(text, allowed_special, disallowed_special))
+
+    def count(self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()) -> int:
+        """Number of ids of `text`."""
+        return self._count(text, self._matcher(text, allowed_special, disallowed_special))
+
+    def encode_batch(
+        self, texts: list[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> list[list[int]]:
+        """Ids of each text; see `Tokenizer.encode_batch`."""
+        for text in texts if disallowed_special else ():
+            self._matcher(text, allowed_special, disallowed_special)
+        return self._encode_batch(texts, self.added.matcher(allowed_special))
+
+    def encode_batch_to_numpy(
+        self, texts: list[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+    ) -> Batch:
+        """Ids of each text, flat; see `Tokenizer.encode_batch_to_numpy`."""
+        for text in texts if disallowed_special else ():
+            self._matcher(text, allowed_special, disallowed_special)
+        return Batch(*self._encode_batch_to_numpy(texts, self.added.matcher(allowed_special)))
+
+    def _matcher(
+        self, text: str | memoryview, allowed_special: SpecialTokens, disallowed_special: SpecialTokens
+    ) -> Matcher:
+        """What to look for in `text`, once it has been checked for what must not be in it."""
+        if isinstance(text, str):
+            self.added.refuse(text, allowed_special, disallowed_special)
+        elif not isinstance(text, memoryview):
+            raise TokenizerError(
+                f"text is {type(text).__name__}, not str; decode bytes first, e.g. data.decode('utf-8')"
+            )
+        return self.added.matcher(allowed_special)
+
+    # What the core has a faster way for.
+
+    def _encode_to_numpy(self, text: str | memoryview, matcher: Matcher) -> np.ndarray:
+        return np.array(self._encode(_from_utf8(text), matcher), dtype=self.dtype)
+
+    def _count(self, text: str, matcher: Matcher) -> int:
+        return len(self._encode(text, matcher))
+
+    def _encode_batch(self, texts: list[str], matcher: Matcher) -> list[list[int]]:
+        return [self._encode_number(number, text, matcher) for number, text in enumerate(texts)]
+
+    def _encode_batch_to_numpy(self, texts: list[str], matcher: Matcher) -> Batch:
+        arrays = [np.array(ids, dtype=self.dtype) for ids in self._encode_batch(texts, matcher)]
+        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+        np.cumsum([len(array) for array in arrays], out=offsets[1:])
+        return Batch(np.concatenate([np.empty(0, dtype=self.dtype), *arrays]), offsets)
+
+    def _encode_number(self, number: int, text: str, matcher: Matcher) -> list[int]:
+        if not isinstance(text, str):
+            raise TokenizerError(f"texts[{number}] is {type(text).__name__}, not str")
+        try:
+            return self._encode(text, matcher)
+        except TokenizerError as error:
+            raise TokenizerError(f"texts[{number}]: {error}") from None
 
     def _encode(self, text: str, matcher: Matcher, *, offset: int = 0) -> list[int]:
         ids: list[int] = []
@@ -144,29 +227,39 @@ class Encoder:
                     ids.append(token_or_text.id)
                     spans.append((start, end))
                     continue
-                for piece in self.pretokenizer.pieces(token_or_text):
-                    piece_ids = self._pieces[piece]
-                    ids.extend(piece_ids)
-                    spans.extend(self._spans(piece, piece_ids, start))
-                    start += len(piece)
+                segment_ids, segment_spans = self._segment_spans(token_or_text, start)
+                ids += segment_ids
+                spans += segment_spans
         except (UnicodeEncodeError, KeyError):
             raise self._complaint(text) from None
         return ids, spans
 
-    def _spans(self, piece: str, ids: list[int], start: int) -> Iterator[tuple[int, int]]:
-        # The character of every byte of the piece, of those bytes that the vocabulary has.
-        owner = [
-            start + place
-            for place, character in enumerate(piece)
-            for byte in character.encode("utf-8")
-            if self.model.unit == "character" or self._base_id_of_byte[byte] is not None
-        ]
-        done = 0
-        for id in ids:
-            token = self.model.tokens[id]
-            length = len(token) if token is not None else 0
-            yield owner[done], owner[done + length - 1] + 1
-            done += length
+    def _segment_spans(self, segment: str, start: int) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids and spans of plain text that begins at character `start`."""
+        ids: list[int] = []
+        spans: list[tuple[int, int]] = []
+        for piece in self.pretokenizer.pieces(segment):
+            piece_ids = self._pieces[piece]
+            ids += piece_ids
+            # The character of every byte of the piece, of those bytes that the vocabulary has.
+            owner = [
+                start + place
+                for place, character in enumerate(piece)
+                for byte in character.encode("utf-8")
+                if self.model.unit == "character" or self._base_id_of_byte[byte] is not None
+            ]
+            ends = accumulate(self._lengths[id] for id in piece_ids)
+            done = 0
+            for end in ends:
+                spans.append((owner[done], owner[end - 1] + 1))
+                done = end
+            start += len(piece)
+        return ids, spans
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        """Bytes of every id."""
+        return [len(token) if token is not None else 0 for token in self.model.tokens]
 
     def explain_piece(self, piece: str) -> tuple[list[int], list[Step]]:
         """The base ids of a piece, and the merges that follow, one by one (none where it is taken whole)."""
@@ -303,6 +396,13 @@ class Encoder:
             f"{', '.join(map(repr, unknown[:50]))}{', …' if len(unknown) > 50 else ''}. "
             "Train it with these among base_characters, or use a byte-level tokenizer, which knows every text"
         )
+
+
+def _from_utf8(text: str | memoryview) -> str:
+    try:
+        return text if isinstance(text, str) else str(text, "utf-8")
+    except UnicodeDecodeError as error:
+        raise TokenizerError(f"the text is not UTF-8 at byte {error.start:,}") from None
 
 
 def stretches(text: str, pretokenizer: PreTokenizer) -> Iterator[str]:

@@ -37,6 +37,14 @@ class Stop(NamedTuple):
     merges: int
     min_frequency: int
 
+    def reason(self, done: int, best_left: int) -> str:
+        """Why there are `done` merges; `best_left` is the count of the best pair that is left, 0 if none is."""
+        if done == self.merges:
+            return f"{self.merges} merges were asked for"
+        if not best_left:
+            return "no pair is left"
+        return f"the best pair occurs {best_left} time{'s' * (best_left != 1)}"
+
 
 @dataclass
 class Learned:
@@ -54,7 +62,7 @@ def train_merges(
     *,
     tie: Tie = "lowest_ids",
     max_token_length: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Learned:
     """Learn merges from distinct pieces and how often each occurs, in the order in which they were first seen.
 
@@ -75,11 +83,9 @@ def train_merges(
     # truth, is the best pair; if it does not, it goes back with its present values.
     heap = [(key(pair), pair) for pair in chain.counts]
     heapq.heapify(heap)
-    learned = Learned(base_tokens=chain.tokens, stopped=f"{stop.merges} merges were asked for")
-    while len(learned.merges) < stop.merges:
-        if not heap:
-            learned.stopped = "no pair is left"
-            break
+    learned = Learned(base_tokens=chain.tokens)
+    best_left = 0
+    while len(learned.merges) < stop.merges and heap:
         old_key, pair = heap[0]
         count = chain.counts[pair]
         if count < 1:
@@ -89,13 +95,14 @@ def train_merges(
         if (new_key := key(pair)) != old_key:
             heapq.heapreplace(heap, (new_key, pair))
             continue
-        if count < stop.min_frequency:
-            learned.stopped = f"the best pair occurs {count} time{'s' * (count != 1)}"
-            break
-        heapq.heappop(heap)
         length = lengths[pair[0]] + lengths[pair[1]]
         if max_token_length is not None and length > max_token_length:
+            heapq.heappop(heap)
             continue
+        if count < stop.min_frequency:
+            best_left = count
+            break
+        heapq.heappop(heap)
         lengths.append(length)
         texts.append(texts[pair[0]] + texts[pair[1]])
         for new_pair in chain.merge(pair, into=len(texts) - 1):
@@ -103,6 +110,7 @@ def train_merges(
         learned.merges.append(Merge(*pair, count, chain.tokens))
         if progress is not None:
             progress(len(learned.merges))
+    learned.stopped = stop.reason(len(learned.merges), best_left)
     return learned
 
 

@@ -2,19 +2,19 @@
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from minigpt_tok.bpe.added import Matcher
-from minigpt_tok.bpe.encoder import stretches
+from minigpt_tok.bpe.counting import PieceCounter
+from minigpt_tok.bpe.fast import make_counter
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
-from minigpt_tok.bpe.pretokenize import PreTokenizer, get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
-from minigpt_tok.bpe.reference import Merge, Stop, train_merges
+from minigpt_tok.bpe.reference import Merge, Stop
 from minigpt_tok.errors import CorpusError, TokenizerError
 
+COUNTED_TOGETHER = 1 << 23  # characters; the documents that reach this are counted at once, by several threads
 Progress = Callable[[str, int, int | None], None]  # (stage, done so far, of how many if known)
 
 
@@ -76,6 +76,7 @@ def train_model(
     recipe: Recipe,
     special_tokens: tuple[str, ...] = (),
     *,
+    threads: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[BPEModel, Training]:
     """Train on documents, each a text of its own: no piece and no merge crosses from one into the next.
@@ -89,17 +90,13 @@ def train_model(
     if recipe.unit == "byte":
         _check_vocab_size(vocab_size, 256, len(special_tokens))
     started = time.perf_counter()
-    counted = _count(documents, recipe, special_tokens, progress)
-    base = _base_tokens(counted.pieces, recipe)
+    counter = make_counter(recipe, threads)
+    counted = _count(counter, documents, special_tokens, progress)
+    base = _base_tokens(counter)
     room = _check_vocab_size(vocab_size, len(base), len(special_tokens))
-    learned = train_merges(
-        _as_base_ids(counted.pieces, base, recipe),
-        base,
-        Stop(room, recipe.min_frequency),
-        tie=recipe.tie,
-        max_token_length=recipe.max_token_length,
-        progress=None if progress is None else lambda done: progress("merges", done, room),
-    )
+    distinct = counter.distinct()
+    done = None if progress is None else lambda merges: progress("merges", merges, room)
+    learned = counter.learn(base, Stop(room, recipe.min_frequency), done)
     seconds = time.perf_counter() - started
     record = Training(
         recipe=_plain_switches(recipe),
@@ -107,11 +104,11 @@ def train_model(
         vocab_size=vocab_size,
         documents=counted.documents,
         bytes=counted.bytes,
-        distinct_pieces=len(counted.pieces),
+        distinct_pieces=distinct,
         seconds=seconds,
         megabytes_per_second=counted.bytes / 1e6 / seconds,
         peak_memory=peak_memory(),
-        threads=1,
+        threads=counter.threads,
         stopped=learned.stopped,
         base_tokens=learned.base_tokens,
         counts=tuple(merge.occurrences for merge in learned.merges),
@@ -120,58 +117,64 @@ def train_model(
     return number_tokens(base, learned.merges, recipe, special_tokens), record
 
 
-@dataclass
-class _Counted:
-    pieces: Counter[str]
-    documents: int = 0
-    bytes: int = 0
-
-
 def _count(
-    documents: Iterable[str], recipe: Recipe, special_tokens: tuple[str, ...], progress: Progress | None
-) -> _Counted:
+    counter: PieceCounter, documents: Iterable[str], special_tokens: tuple[str, ...], progress: Progress | None
+) -> "_Counted":
     """Count the pieces of all documents. Specials split the text: each side is a segment of its own."""
-    pretokenizer = get_pretokenizer(recipe.pattern)
     matcher = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
-    counted = _Counted(Counter())
+    counted = _Counted()
+    held: list[str] = []
+    size = 0
     for number, document in enumerate(documents):
         if not isinstance(document, str):
             raise CorpusError(f"document {number:,} is {type(document).__name__}, not str")
         counted.documents += 1
         try:
-            counted.bytes += len(document.encode("utf-8"))
+            counted.bytes += utf8_size(document)
         except UnicodeEncodeError as error:
             raise CorpusError(
                 f"document {number:,} has a lone surrogate at character {error.start:,}, which no UTF-8 text can hold: "
                 "read the text with errors='replace', or leave the document out"
             ) from None
-        for pieces in _pieces_of(document, matcher, pretokenizer):
-            counted.pieces.update(pieces)
-        if progress is not None:
-            progress("bytes", counted.bytes, None)
+        held += [segment for _, segment in matcher.split(document) if isinstance(segment, str)]
+        size += len(document)
+        if size >= COUNTED_TOGETHER:
+            counter.add(held)
+            held, size = [], 0
+            if progress is not None:
+                progress("bytes", counted.bytes, None)
+    counter.add(held)
+    if progress is not None:
+        progress("bytes", counted.bytes, None)
     if not counted.bytes:
         what = "only empty documents" if counted.documents else "no documents"
         raise CorpusError(f"there is nothing to train on: the corpus has {what}")
     return counted
 
 
-def _pieces_of(document: str, matcher: Matcher, pretokenizer: PreTokenizer) -> Iterator[list[str]]:
-    for _, segment in matcher.split(document):
-        if isinstance(segment, str):
-            for stretch in stretches(segment, pretokenizer):
-                yield pretokenizer.pieces(stretch)
+@dataclass
+class _Counted:
+    documents: int = 0
+    bytes: int = 0
 
 
-def _base_tokens(pieces: Counter[str], recipe: Recipe) -> list[bytes]:
+def utf8_size(text: str) -> int:
+    """Bytes of a text in UTF-8.
+
+    Raises:
+        UnicodeEncodeError: it has a lone surrogate.
+    """
+    return len(text) if text.isascii() else len(text.encode("utf-8"))
+
+
+def _base_tokens(counter: PieceCounter) -> list[bytes]:
     """The base tokens in the order of their ids."""
+    recipe = counter.recipe
     if recipe.unit == "byte":
         return list(BYTES_BY_CHARACTER if recipe.id_order == "specials_first" else ALL_BYTES)
-    counts: Counter[str] = Counter()
-    for piece, count in pieces.items():
-        for character, times in Counter(piece).items():
-            counts[character] += times * count
+    counts = counter.characters()
     if recipe.base_characters is not None:
-        lacking = sorted(set(counts) - recipe.base_characters)
+        lacking = sorted(counts.keys() - recipe.base_characters)
         if lacking:
             raise TokenizerError(
                 f"base_characters lacks {len(lacking):,} characters of the training text: "
@@ -183,29 +186,9 @@ def _base_tokens(pieces: Counter[str], recipe: Recipe) -> list[bytes]:
     characters |= recipe.initial_alphabet
     if recipe.limit_alphabet is not None and len(characters) > recipe.limit_alphabet:
         # What was asked for by name stays before what is merely frequent.
-        by_use = sorted(characters, key=lambda c: (c not in recipe.initial_alphabet, -counts[c], c))
+        by_use = sorted(characters, key=lambda c: (c not in recipe.initial_alphabet, -counts.get(c, 0), c))
         characters = set(by_use[: recipe.limit_alphabet])
     return [character.encode("utf-8") for character in sorted(characters)]
-
-
-def _as_base_ids(pieces: Counter[str], base: list[bytes], recipe: Recipe) -> Iterator[tuple[list[int] | bytes, int]]:
-    """(base ids, count) of every piece; characters that `limit_alphabet` left out cut it."""
-    if recipe.unit == "byte":
-        table = bytes(base.index(byte) for byte in ALL_BYTES)
-        for piece, count in pieces.items():
-            yield piece.encode("utf-8").translate(table), count
-        return
-    number_of = {token.decode("utf-8"): number for number, token in enumerate(base)}
-    for piece, count in pieces.items():
-        part: list[int] = []
-        for character in piece:
-            if (number := number_of.get(character)) is not None:
-                part.append(number)
-            elif part:
-                yield part, count
-                part = []
-        if part:
-            yield part, count
 
 
 def number_tokens(

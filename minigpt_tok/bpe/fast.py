@@ -1,0 +1,177 @@
+"""The C++ core behind the interfaces of the readable Python, or the readable Python itself where there is no core.
+
+Both give the same results; `make_encoder`, `make_decoder` and `make_counter` are the only places that choose.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from minigpt_tok.bpe.added import Matcher
+from minigpt_tok.bpe.counting import MergesDone, PieceCounter
+from minigpt_tok.bpe.decoder import Decoder
+from minigpt_tok.bpe.encoder import Batch, Encode, Encoder
+from minigpt_tok.bpe.model import AddedToken, BPEModel
+from minigpt_tok.bpe.native import core
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
+from minigpt_tok.bpe.recipes import Recipe
+from minigpt_tok.bpe.reference import Learned, Merge, Stop
+from minigpt_tok.errors import TokenizerError
+
+MOST_SMALL_IDS = 1 << 16  # that 16 bits hold
+MOST_PACKED_IDS = 1 << 28  # that the core's cache holds
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def make_encoder(model: BPEModel) -> Encoder:
+    """The encoder of a model: by the core where it is there and has a scanner for the pattern."""
+    if core is None or get_pretokenizer(model.pattern).name is None or model.vocab_size > MOST_PACKED_IDS:
+        return Encoder(model)
+    return FastEncoder(model)
+
+
+def make_decoder(tokens: Sequence[bytes | None]) -> Any:
+    """A decoder over the raw bytes of every id."""
+    return Decoder(tokens) if core is None else core.Decoder(list(tokens))
+
+
+def make_counter(recipe: Recipe, threads: int | None) -> PieceCounter:
+    """A counter of pieces that can learn merges from what it has counted."""
+    if core is None or get_pretokenizer(recipe.pattern).name is None:
+        return PieceCounter(recipe)
+    return FastPieceCounter(recipe, cores() if threads is None else threads)
+
+
+class FastEncoder(Encoder):
+    """`Encoder` with the core under every call that needs no added token found in the text."""
+
+    def __init__(self, model: BPEModel) -> None:
+        super().__init__(model)
+        assert core is not None
+        characters = []
+        if model.unit == "character":
+            characters = [(ord(token.decode("utf-8")), id) for token, id in model.base_ids.items()]
+        kind = core.Encoder16 if model.vocab_size <= MOST_SMALL_IDS else core.Encoder32
+        self._core = kind(
+            list(model.tokens),
+            [left for left, _ in model.merges],
+            [right for _, right in model.merges],
+            list(model.merge_results),
+            model.rank_rule == "bytes",
+            model.whole_piece,
+            self.pretokenizer.name,
+            characters,
+            model.unit == "character",
+        )
+
+    def shortcut(self) -> Encode | None:
+        """A built-in function that encodes plain text at once, where no added token is looked for by default."""
+        return None if self.added.matcher() else self._core.fast_encode(self.encode)
+
+    def _encode(self, text: str, matcher: Matcher, *, offset: int = 0) -> list[int]:
+        try:
+            if not matcher:
+                return self._core.encode(text)  # type: ignore[no-any-return]
+            ids: list[int] = []
+            for _, segment in matcher.split(text):
+                if isinstance(segment, AddedToken):
+                    ids.append(segment.id)
+                else:
+                    ids += self._core.encode(segment)
+        except ValueError:
+            raise self._complaint(text, offset) from None
+        return ids
+
+    def _encode_to_numpy(self, text: str | memoryview, matcher: Matcher) -> np.ndarray:
+        if matcher:
+            return super()._encode_to_numpy(text, matcher)
+        if not isinstance(text, str):
+            assert core is not None
+            if (invalid := core.first_invalid_utf8(text)) is not None:
+                raise TokenizerError(f"the text is not UTF-8 at byte {invalid:,}")
+        try:
+            return self._core.encode_to_numpy(text)  # type: ignore[no-any-return]
+        except ValueError:
+            raise self._complaint(text if isinstance(text, str) else str(text, "utf-8")) from None
+
+    def _count(self, text: str, matcher: Matcher) -> int:
+        if matcher:
+            return super()._count(text, matcher)
+        try:
+            return self._core.count(text)  # type: ignore[no-any-return]
+        except ValueError:
+            raise self._complaint(text) from None
+
+    def _encode_batch(self, texts: list[str], matcher: Matcher) -> list[list[int]]:
+        if matcher:
+            return super()._encode_batch(texts, matcher)
+        try:
+            return self._core.encode_batch(texts, cores())  # type: ignore[no-any-return]
+        except (ValueError, TypeError):
+            return super()._encode_batch(texts, matcher)  # says which text it is, and what is wrong with it
+
+    def _encode_batch_to_numpy(self, texts: list[str], matcher: Matcher) -> Batch:
+        if matcher:
+            return super()._encode_batch_to_numpy(texts, matcher)
+        try:
+            return self._core.encode_batch_to_numpy(texts, cores())  # type: ignore[no-any-return]
+        except (ValueError, TypeError):
+            return super()._encode_batch_to_numpy(texts, matcher)
+
+    def _segment_spans(self, segment: str, start: int) -> tuple[list[int], list[tuple[int, int]]]:
+        if any(id is None for id in self._base_id_of_byte) and self.model.unit == "byte":
+            return super()._segment_spans(segment, start)  # some bytes are dropped: piece by piece
+        ids = self._core.encode(segment)
+        owner = np.repeat(np.arange(len(segment)), [len(c.encode("utf-8")) for c in segment]) + start
+        ends = list(accumulate(self._lengths[id] for id in ids))
+        starts = [0, *ends[:-1]]
+        return ids, [(int(owner[a]), int(owner[b - 1]) + 1) for a, b in zip(starts, ends, strict=True)]
+
+
+class FastPieceCounter(PieceCounter):
+    """`PieceCounter` by the core: in parallel, in 32 bytes or so for each distinct piece."""
+
+    def __init__(self, recipe: Recipe, threads: int) -> None:
+        super().__init__(recipe)
+        assert core is not None
+        self.threads = threads
+        self._core = core.Counter(self._pretokenizer.name, threads)
+
+    def add(self, texts: list[str]) -> None:
+        """As in `PieceCounter`."""
+        self._core.add(texts)
+
+    def distinct(self) -> int:
+        """As in `PieceCounter`."""
+        return self._core.pieces  # type: ignore[no-any-return]
+
+    def characters(self) -> dict[str, int]:
+        """As in `PieceCounter`."""
+        return {chr(code_point): count for code_point, count in self._core.characters().items()}
+
+    def learn(self, base: list[bytes], stop: Stop, progress: MergesDone | None) -> Learned:
+        """As in `PieceCounter`."""
+        recipe = self.recipe
+        found = self._core.train(
+            base,
+            recipe.unit == "character",
+            stop.merges,
+            stop.min_frequency,
+            recipe.tie,
+            recipe.max_token_length or 0,
+            progress,
+        )
+        if progress is not None:
+            progress(len(found["left"]))  # the core says it now and then
+        columns: Iterable[list[int]] = (found[name].tolist() for name in ("left", "right", "count", "tokens_after"))
+        merges = [Merge(*row) for row in zip(*columns, strict=True)]
+        return Learned(
+            base_tokens=found["base_tokens"], merges=merges, stopped=stop.reason(len(merges), found["best_left"])
+        )

@@ -1,0 +1,201 @@
+// Counting pieces: how often each distinct piece occurs, and in which order they were first seen.
+//
+// A piece of up to 15 bytes is its own key, with its length in the sixteenth byte; longer ones have their text in an arena. A
+// table belongs to one thread; tables of several threads are joined afterwards, exactly, since every entry knows where in the
+// text it was first seen. Memory: 32 bytes for each slot, at most two thirds of them in use.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cache.hpp"
+#include "split.hpp"
+
+namespace minigpt {
+
+// A distinct piece with its count; `first` orders pieces by where they were first seen.
+struct Counted {
+    std::string_view piece;
+    std::int64_t count;
+    u64 first;
+};
+
+// What of two words belongs to a piece of each length up to 15.
+struct KeyMasks {
+    u64 low[16], high[16];
+    constexpr KeyMasks() : low(), high() {
+        for (unsigned n = 0; n < 16; ++n) {
+            low[n] = n >= 8 ? ~u64{0} : (u64{1} << (n * 8)) - 1;
+            high[n] = n > 8 ? (u64{1} << ((n - 8) * 8)) - 1 : 0;
+        }
+    }
+};
+inline constexpr KeyMasks kMasks;
+
+class PieceTable {
+   public:
+    PieceTable() : slots_(kFewest) {}
+
+    // Counts pieces that lie end to end in `s`, which has room for 16 bytes more; the first is number `first` of the text.
+    void add(const u8* s, const u32* ends, std::size_t count, u64 first) {
+        constexpr std::size_t kStride = 64;
+        u64 lows[kStride], highs[kStride];
+        for (std::size_t i = 0; i < count; i += kStride) {
+            const std::size_t here = std::min(kStride, count - i);
+            if ((used_ + here) * 3 > slots_.size() * 2) grow();
+            std::size_t from = i ? ends[i - 1] : 0;
+            for (std::size_t k = 0; k < here; ++k) {
+                const std::size_t length = ends[i + k] - from;
+                short_key(s + from, length, lows[k], highs[k]);
+                __builtin_prefetch(&slots_[home(lows[k], highs[k])]);
+                from = ends[i + k];
+            }
+            from = i ? ends[i - 1] : 0;
+            for (std::size_t k = 0; k < here; ++k) {
+                const std::size_t length = ends[i + k] - from;
+                if (length <= kShort) [[likely]] add_short(lows[k], highs[k], 1, first + i + k);
+                else add_long({reinterpret_cast<const char*>(s + from), length}, 1, first + i + k);
+                from = ends[i + k];
+            }
+        }
+    }
+
+    // Adds what another table has counted.
+    void join(const PieceTable& other) {
+        for (const Slot& slot : other.slots_) {
+            if (!slot.count) continue;
+            if ((used_ + 1) * 3 > slots_.size() * 2) grow();
+            if (slot.high >> 56 == kLongMark) add_long(other.text_of(slot), slot.count, slot.first);
+            else add_short(slot.low, slot.high, slot.count, slot.first);
+        }
+    }
+
+    // All pieces in the order in which they were first seen. The views last as long as the table is not changed.
+    std::vector<Counted> sorted() const {
+        std::vector<Counted> all;
+        all.reserve(used_);
+        for (const Slot& slot : slots_)
+            if (slot.count) all.push_back({text_of(slot), slot.count, slot.first});
+        std::sort(all.begin(), all.end(), [](const Counted& a, const Counted& b) { return a.first < b.first; });
+        return all;
+    }
+
+    std::size_t size() const { return used_; }
+    std::size_t memory() const { return slots_.size() * sizeof(Slot) + arena_.capacity(); }
+    void clear() { *this = PieceTable(); }
+
+   private:
+    static constexpr std::size_t kFewest = 1 << 12, kShort = 15;
+    static constexpr u64 kLongMark = 0xFF;
+
+    struct Slot {
+        u64 low = 0, high = 0;  // the bytes and, on top, the length; or: where the text is, its length, kLongMark
+        std::int64_t count = 0;
+        u64 first = 0;
+    };
+    std::vector<Slot> slots_;
+    std::size_t used_ = 0;
+    std::string arena_;
+
+    static void short_key(const u8* s, std::size_t n, u64& low, u64& high) {
+        std::memcpy(&low, s, 8);
+        std::memcpy(&high, s + 8, 8);
+        n = std::min<std::size_t>(n, 15);
+        low &= kMasks.low[n];
+        high = (high & kMasks.high[n]) | u64{n} << 56;
+    }
+    std::size_t home(u64 low, u64 high) const {
+        return (low * 0x9E3779B97F4A7C15u + high * 0xD6E8FEB86659FD93u) >> (64 - static_cast<unsigned>(std::countr_zero(slots_.size())));
+    }
+
+    void add_short(u64 low, u64 high, std::int64_t count, u64 first) {
+        for (std::size_t i = home(low, high);; i = (i + 1) & (slots_.size() - 1)) {
+            Slot& slot = slots_[i];
+            if (slot.low == low && slot.high == high) [[likely]] {
+                slot.count += count;
+                slot.first = std::min(slot.first, first);
+                return;
+            }
+            if (!slot.count) {
+                slot = {low, high, count, first};
+                ++used_;
+                return;
+            }
+        }
+    }
+
+    void add_long(std::string_view piece, std::int64_t count, u64 first) {
+        const u64 hash = hash_text(piece);
+        for (std::size_t i = home(hash, kLongMark << 56);; i = (i + 1) & (slots_.size() - 1)) {
+            Slot& slot = slots_[i];
+            if (!slot.count) {
+                slot = {arena_.size(), kLongMark << 56 | piece.size(), count, first};
+                arena_.append(piece);
+                ++used_;
+                return;
+            }
+            if (slot.high == (kLongMark << 56 | piece.size()) && text_of(slot) == piece) {
+                slot.count += count;
+                slot.first = std::min(slot.first, first);
+                return;
+            }
+        }
+    }
+
+    std::string_view text_of(const Slot& slot) const {
+        if (slot.high >> 56 == kLongMark) return {arena_.data() + slot.low, slot.high & 0xFFFFFFFFFFFFFF};
+        return {reinterpret_cast<const char*>(&slot.low), slot.high >> 56};  // low and high lie side by side
+    }
+
+    void grow() {
+        std::vector<Slot> old(slots_.size() * 2);
+        old.swap(slots_);
+        for (const Slot& slot : old) {
+            if (!slot.count) continue;
+            const bool is_long = slot.high >> 56 == kLongMark;
+            std::size_t i = is_long ? home(hash_text(text_of(slot)), kLongMark << 56) : home(slot.low, slot.high);
+            while (slots_[i].count) i = (i + 1) & (slots_.size() - 1);
+            slots_[i] = slot;
+        }
+    }
+};
+
+// Cuts texts and counts their pieces. One per thread.
+class PieceCounter {
+   public:
+    explicit PieceCounter(PatternChoice pattern) : splitter_(pattern) {}
+
+    PieceTable table;
+
+    // A text of its own in valid UTF-8; its pieces are numbered from `first` on.
+    template <class GoOn>
+    void add(const u8* s, std::size_t n, u64 first, GoOn go_on) {
+        std::size_t window = kWindow;
+        for (std::size_t at = 0; at < n && go_on();) {
+            std::size_t size = std::min(window, n - at);
+            const bool last = at + size == n;
+            const u8* from = s + at;
+            if (last) {
+                if (buffer_.size() < size + 64) buffer_.resize(size + 64);
+                std::memcpy(buffer_.data(), from, size);
+                from = buffer_.data();
+            } else {
+                while (is_continuation(s[at + size])) --size;
+            }
+            if (ends_.size() < size + 1) ends_.resize(size + 1);
+            const std::size_t count = splitter_.cut(from, size, last, ends_.data());
+            table.add(from, ends_.data(), count, first);
+            first += count;
+            window = count ? kWindow : window * 2;
+            if (count) at += ends_[count - 1];
+        }
+    }
+
+   private:
+    static constexpr std::size_t kWindow = 16 << 10;
+    Splitter splitter_;
+    std::vector<u32> ends_;
+    std::vector<u8> buffer_;
+};
+
+}  // namespace minigpt

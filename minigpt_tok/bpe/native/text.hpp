@@ -1,0 +1,121 @@
+// UTF-8 and the Unicode classes that the patterns speak of.
+//
+// The class table is not compiled in: Python hands over the ranges of minigpt_tok/bpe/unicode_classes.py when the module
+// loads, so the reference and this core can never disagree about a code point.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
+static_assert(std::endian::native == std::endian::little, "the packed keys and bitmaps assume little-endian words");
+
+namespace minigpt {
+
+using u8 = std::uint8_t;
+using u16 = std::uint16_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+// What a code point is, as flags. No flag: "other", [^\s\p{L}\p{N}] without marks.
+enum Class : u8 {
+    kLetter = 1,      // L*
+    kNumber = 2,      // N*
+    kSpace = 4,       // White_Space
+    kNotSmall = 8,    // Lu, Lt, Lm, Lo, M*
+    kNotCapital = 16  // Ll, Lm, Lo, M*
+};
+
+// Code point -> flags, in two stages: blocks of 128 code points, equal blocks stored once.
+class ClassTable {
+   public:
+    void assign(const std::vector<u8>& flags) {  // one entry for each of 0x110000 code points
+        blocks_.clear();
+        for (std::size_t block = 0; block < kBlocks; ++block) {
+            const u8* entries = flags.data() + block * kBlock;
+            std::size_t at = 0;
+            while (at < blocks_.size() && std::memcmp(blocks_.data() + at, entries, kBlock) != 0) at += kBlock;
+            if (at == blocks_.size()) blocks_.insert(blocks_.end(), entries, entries + kBlock);
+            index_[block] = static_cast<u32>(at);
+        }
+    }
+    u8 operator[](u32 code_point) const { return blocks_[index_[code_point >> kShift] + (code_point & (kBlock - 1))]; }
+
+   private:
+    static constexpr unsigned kShift = 7;
+    static constexpr std::size_t kBlock = 1 << kShift;
+    static constexpr std::size_t kBlocks = 0x110000 >> kShift;
+    std::array<u32, kBlocks> index_{};
+    std::vector<u8> blocks_;
+};
+
+inline ClassTable& classes() {
+    static ClassTable table;
+    return table;
+}
+
+inline bool is_continuation(u8 byte) { return (byte & 0xC0) == 0x80; }
+
+// Bytes of the character that starts with `lead` (of valid UTF-8).
+inline unsigned utf8_length(u8 lead) { return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4; }
+
+// The character at `s`, of valid UTF-8.
+inline u32 decode_utf8(const u8* s) {
+    if (s[0] < 0x80) return s[0];
+    if (s[0] < 0xE0) return (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
+    if (s[0] < 0xF0) return (s[0] & 0x0Fu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
+    return (s[0] & 0x07u) << 18 | (s[1] & 0x3Fu) << 12 | (s[2] & 0x3Fu) << 6 | (s[3] & 0x3Fu);
+}
+
+inline u8* encode_utf8(u32 c, u8* out) {
+    if (c < 0x80) {
+        *out++ = static_cast<u8>(c);
+    } else if (c < 0x800) {
+        *out++ = static_cast<u8>(0xC0 | c >> 6);
+        *out++ = static_cast<u8>(0x80 | (c & 0x3F));
+    } else if (c < 0x10000) {
+        *out++ = static_cast<u8>(0xE0 | c >> 12);
+        *out++ = static_cast<u8>(0x80 | (c >> 6 & 0x3F));
+        *out++ = static_cast<u8>(0x80 | (c & 0x3F));
+    } else {
+        *out++ = static_cast<u8>(0xF0 | c >> 18);
+        *out++ = static_cast<u8>(0x80 | (c >> 12 & 0x3F));
+        *out++ = static_cast<u8>(0x80 | (c >> 6 & 0x3F));
+        *out++ = static_cast<u8>(0x80 | (c & 0x3F));
+    }
+    return out;
+}
+
+constexpr std::size_t kValid = static_cast<std::size_t>(-1);
+
+// The offset of the first byte that is not UTF-8, or kValid. Eight ASCII bytes at a time, else by the standard's table.
+inline std::size_t first_invalid_utf8(const u8* s, std::size_t n) {
+    std::size_t i = 0;
+    while (i < n) {
+        if (s[i] < 0x80) {
+            u64 word;
+            while (i + 8 <= n && (std::memcpy(&word, s + i, 8), (word & 0x8080808080808080u) == 0)) i += 8;
+            while (i < n && s[i] < 0x80) ++i;
+            continue;
+        }
+        const u8 lead = s[i];
+        const unsigned length = utf8_length(lead);
+        if (lead < 0xC2 || lead > 0xF4 || i + length > n) return i;
+        const u8 low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+        const u8 high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+        if (s[i + 1] < low || s[i + 1] > high) return i;
+        for (unsigned k = 2; k < length; ++k)
+            if (!is_continuation(s[i + k])) return i;
+        i += length;
+    }
+    return kValid;
+}
+
+}  // namespace minigpt
