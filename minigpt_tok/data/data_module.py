@@ -75,6 +75,7 @@ class TokenDataModule(L.LightningDataModule):
         self.multiprocessing_context = multiprocessing_context
         self.datasets: dict[str, TokenDataset] = {}
         self._train_loader: TokenLoader | None = None
+        self._loaders: list[TokenLoader] = []  # whose workers may be running
         self._resume_from: dict[str, Any] | None = None
 
     def setup(self, stage: str | None = None) -> None:
@@ -132,6 +133,16 @@ class TokenDataModule(L.LightningDataModule):
         """
         return self._loader("test", shuffle=False)
 
+    def teardown(self, stage: str | None = None) -> None:
+        """End the loaders' workers."""
+        for loader in self._loaders:
+            loader.close()
+        self._loaders.clear()
+
+    def on_exception(self, exception: BaseException) -> None:
+        """The same where a run fails; Lightning does not tear down then."""
+        self.teardown()
+
     def _loader(self, split: str, *, shuffle: bool) -> TokenLoader:
         self.setup()
         if split not in self.datasets:
@@ -149,7 +160,7 @@ class TokenDataModule(L.LightningDataModule):
             # Ranks that only evaluate need not keep step, so there no block is left out.
             same_steps=shuffle,
         )
-        return TokenLoader(
+        loader = TokenLoader(
             dataset,
             sampler,
             steps=len(sampler) if shuffle else None,
@@ -157,6 +168,8 @@ class TokenDataModule(L.LightningDataModule):
             pin_memory=self.pin_memory,
             multiprocessing_context=self.multiprocessing_context,
         )
+        self._loaders.append(loader)
+        return loader
 
     def _place(self) -> tuple[int, int]:
         """(rank, world size): of the trainer if there is one, else of the process group if there is one."""

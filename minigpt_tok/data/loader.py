@@ -75,6 +75,15 @@ class TokenLoader:
             yield batch
         self.batch_sampler.begin()
 
+    def close(self) -> None:
+        """End the workers, if there are any; the next iteration starts others.
+
+        Left to the garbage collector, which may close their queues first, they would be waited for five seconds each.
+        """
+        iterator, self._loader._iterator = self._loader._iterator, None
+        if iterator is not None:
+            iterator._shutdown_workers()  # type: ignore[attr-defined]  # PyTorch has no public name for it
+
     def state_dict(self) -> dict[str, Any]:
         """The place in the order; the batch that was taken last counts as done."""
         return self.batch_sampler.state_dict()

@@ -1,4 +1,5 @@
 import itertools
+import multiprocessing
 
 import numpy as np
 import pytest
@@ -116,3 +117,16 @@ def test_on_another_number_of_ranks_the_same_stream_goes_on(dataset, before, aft
     in_epoch = 100 - (left if left < after else 0)  # less than one block for each rank is left out
     assert len(set(stream[:in_epoch])) == in_epoch >= 100 - after + 1
     assert len(set(stream[in_epoch : in_epoch + 90])) == 90  # and the next epoch follows
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_closing_ends_the_workers_and_the_place_in_the_order_stays(dataset, workers):
+    loader = loader_of(dataset, workers)
+    batches = iter(loader)
+    first = blocks(itertools.islice(batches, 5))
+    before = set(multiprocessing.active_children())
+    assert len(before) >= workers
+    loader.close()
+    assert len(before - set(multiprocessing.active_children())) == workers
+    assert first + blocks(loader) == list(ResumableSampler(100, 8, seed=5))
+    loader.close()
