@@ -77,7 +77,7 @@ class _ChunkedLoss(torch.autograd.Function):
         return (total / count).to(hidden.dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         hidden_gradient, weight_gradient = ctx.saved_tensors
         scale = gradient / ctx.count
