@@ -51,10 +51,9 @@ def info(
 
 
 def _describe(path: Path) -> dict[str, Any]:
-    kind = "tokenizer" if path.is_dir() else kind_of(path)
+    kind = kind_of(path)
     describe = {"tokenizer": _tokenizer, "id file": _id_file, "checkpoint": _checkpoint}[kind]
-    size = None if path.is_dir() else path.stat().st_size
-    return {"path": path, "kind": kind, "file_bytes": size, **describe(path)}
+    return {"path": path, "kind": kind, "file_bytes": path.stat().st_size, **describe(path)}
 
 
 def _tokenizer(path: Path) -> dict[str, Any]:
@@ -126,8 +125,7 @@ def _checkpoint(path: Path) -> dict[str, Any]:
 
 
 def _print_page(result: dict[str, Any]) -> None:
-    size = result["file_bytes"]
-    print(f"{result['path']}: {result['kind']}{'' if size is None else f', {sized(size)}'}")
+    print(f"{result['path']}: {result['kind']}, {sized(result['file_bytes'])}")
     facts = {"tokenizer": _tokenizer_facts, "id file": _id_facts, "checkpoint": _checkpoint_facts}[result["kind"]]
     print_facts(facts(result), indent=2)
 

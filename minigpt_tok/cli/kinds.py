@@ -38,17 +38,17 @@ def kind_of(path: Path) -> Kind:
 
 
 def files_in(path: Path) -> list[Path]:
-    """A file itself; of a folder the tokenizer in it, or its id files and checkpoints.
+    """A file itself; of a folder the tokenizer, the id files and the checkpoints in it.
 
     Raises:
         FormatError: there is nothing of the kind in the folder.
     """
     if not path.is_dir():
         return [path]
-    if any((path / name).is_file() for name in TOKENIZER_FILES):
-        return [path]
+    tokenizer = [path / name for name in TOKENIZER_FILES if (path / name).is_file()][:1]
     found = sorted(file for pattern in ("*.safetensors", "*.ckpt", "*.pt") for file in path.glob(pattern))
     found.sort(key=lambda file: SPLITS.index(file.stem) if file.stem in SPLITS else len(SPLITS))
+    found = tokenizer + found
     if not found:
         raise FormatError(f"{path}: a folder without a tokenizer, id files or checkpoints; name a file")
     return found

@@ -84,7 +84,8 @@ class TestEncode:
         found = json.loads(run("encode", corpus_folder, *words).stdout)
         assert list(found["splits"]) == ["validation"]
         assert found["separator"] is None
-        assert [path.name for path in (tmp_path / "ids").iterdir()] == ["validation.safetensors"]
+        assert {path.name for path in (tmp_path / "ids").iterdir()} == {"tokenizer.json", "validation.safetensors"}
+        assert Tokenizer.load(tmp_path / "ids").fingerprint == found["fingerprint"]
 
     def test_the_same_bytes_whatever_the_number_of_workers(self, run, tokenizer_file: Path, tmp_path: Path):
         text = tmp_path / "text.txt"
@@ -111,9 +112,9 @@ class TestEncode:
         assert run(*words, "--overwrite").exit_code == 0
 
     def test_again_it_keeps_what_is_finished(self, run, encoded: Path, corpus_folder: Path, tokenizer_file: Path):
-        before = {path: path.stat().st_mtime_ns for path in encoded.iterdir()}
+        before = {path: path.stat().st_mtime_ns for path in encoded.glob("*.safetensors")}
         assert run("encode", corpus_folder, "-t", tokenizer_file, "-o", encoded).exit_code == 0
-        assert {path: path.stat().st_mtime_ns for path in encoded.iterdir()} == before
+        assert {path: path.stat().st_mtime_ns for path in encoded.glob("*.safetensors")} == before
 
     def test_unknown_characters_are_one_message(self, run, corpus_folder: Path, tmp_path: Path):
         train_tokenizer(iter(["abc"]), 3, "character").save(tmp_path / "c.json")
@@ -201,10 +202,10 @@ class TestDecode:
 
 def test_info_of_id_files(run, encoded: Path, tokenizer: Tokenizer):
     files = json.loads(run("info", encoded, "--json").stdout)["files"]
-    assert [file["split"] for file in files] == ["train", "validation", "test"]
-    assert {file["kind"] for file in files} == {"id file"}
+    assert [file["kind"] for file in files] == ["tokenizer", *["id file"] * 3]
+    assert [file["split"] for file in files[1:]] == ["train", "validation", "test"]
     assert {file["fingerprint"] for file in files} == {tokenizer.fingerprint}
-    assert files[0]["documents"] == 30
+    assert files[1]["documents"] == 30
     assert "id file" in run("info", encoded).stdout
 
 
