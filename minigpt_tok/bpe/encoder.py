@@ -230,7 +230,7 @@ class Encoder:
                 segment_ids, segment_spans = self._segment_spans(token_or_text, start)
                 ids += segment_ids
                 spans += segment_spans
-        except (UnicodeEncodeError, KeyError):
+        except (ValueError, KeyError):
             raise self._complaint(text) from None
         return ids, spans
 

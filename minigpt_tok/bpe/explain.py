@@ -47,6 +47,7 @@ class Explanation:
 
 def explain(encoder: Encoder, text: str) -> Explanation:
     """Explain a text; added tokens in it are taken as plain text."""
+    encoder.encode(text)  # refuses what cannot be encoded, with its place in the text
     readable = _reader(encoder)
     pieces = []
     for piece, cut_by in encoder.pretokenizer.explain(text):

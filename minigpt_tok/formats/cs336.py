@@ -5,6 +5,7 @@ tokens, both in GPT-2's printable characters; or each as a pickle.
 """
 
 import json
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ def to_model(
     source = "the vocabulary"
     for id, raw in vocab.items():
         if not isinstance(raw, bytes) or not raw:
-            raise FormatError(f"{source}: id {id!r} is {raw!r}, not bytes")
+            raise FormatError(f"{source}: id {reprlib.repr(id)} is {reprlib.repr(raw)}, not bytes")
     tokens = tokens_by_id(vocab, source)
     specials = {token.encode("utf-8"): token for token in dict.fromkeys(special_tokens)}
     added = []
@@ -52,7 +53,7 @@ def to_model(
     pairs, results = [], []
     for rank, merge in enumerate(merges):
         if not isinstance(merge, list | tuple) or len(merge) != 2 or not all(isinstance(part, bytes) for part in merge):
-            raise FormatError(f"merge {rank} is {merge!r}, not a pair of bytes")
+            raise FormatError(f"merge {rank} is {reprlib.repr(merge)}, not a pair of bytes")
         left, right = merge
         for part in (left, right, left + right):
             if part not in id_of:

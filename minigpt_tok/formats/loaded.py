@@ -1,6 +1,7 @@
 """What every reader gives, and what every reader needs: bounded JSON, and vocabularies without gaps."""
 
 import json
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -117,5 +118,5 @@ def tokens_by_id(vocab: Mapping[Any, Any], source: str, *, gaps: bool = False) -
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = reprlib.repr(value)  # which goes no deeper than a few levels
     return text if len(text) <= 60 else text[:57] + "…"

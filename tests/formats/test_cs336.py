@@ -220,12 +220,33 @@ def test_damaged_pickles_are_refused_or_plain(tmp_path_factory, data):
     except FormatError:
         return
 
+    seen = set()
+
     def plain(value):
-        if isinstance(value, dict):
-            return all(plain(part) for pair in value.items() for part in pair)
-        return type(value) in (int, bytes) or (type(value) in (list, tuple) and all(map(plain, value)))
+        if type(value) in (int, bytes) or id(value) in seen:  # a damaged pickle may contain itself
+            return True
+        seen.add(id(value))
+        parts = [*value, *value.values()] if type(value) is dict else value
+        return type(value) in (dict, list, tuple) and all(map(plain, parts))
 
     assert plain(value)
+
+
+def nested(kind, levels=20_000):
+    """A pickle of lists in lists, or tuples in tuples."""
+    return b"\x80\x04" + (b"]" * levels + b"a" * (levels - 1) if kind is list else b")" + b"\x85" * levels) + b"."
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_deep_nesting_is_one_error_too(paths, kind):
+    paths[0].write_bytes(pickle.dumps({0: b"a"}))
+    inner = nested(kind)[2:-1]
+    paths[1].write_bytes(b"\x80\x04](" + inner + b"e.")
+    with pytest.raises(FormatError, match=r"merge 0 is .* not a pair of bytes"):
+        Tokenizer.from_vocab_and_merges(*cs336.load(*paths))
+    paths[0].write_bytes(b"\x80\x04}(K\x00" + inner + b"u.")
+    with pytest.raises(FormatError, match=r"id 0 is .*, not bytes"):
+        Tokenizer.from_vocab_and_merges(plain_pickle.load(paths[0]), [])
 
 
 def test_a_pickle_is_bounded(tmp_path, monkeypatch):
