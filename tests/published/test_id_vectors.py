@@ -22,12 +22,20 @@ RANKS = {
 JSONS = {"gpt2": "gpt2/tokenizer.json", "smollm2": "smollm2/tokenizer.json", "llama3": "llama3/tokenizer.json"}
 
 
+ONCE = pytest.mark.parametrize("engine", ["python"], indirect=True)  # for what never reaches the core
+
+
 @cache
-def load(folder: Path, name: str) -> Tokenizer:
+def read(folder: Path, name: str) -> Tokenizer:
     if name in RANKS:
         file, pattern = RANKS[name]
         return Tokenizer.from_tiktoken(folder / "tokenizers" / file, pattern=pattern)
     return Tokenizer.from_hf_json(folder / "tokenizers" / JSONS[name])
+
+
+def load(folder: Path, name: str) -> Tokenizer:
+    """A tokenizer that has not encoded yet, so that it does by the engine under test."""
+    return Tokenizer(read(folder, name).model)
 
 
 @cache
@@ -81,6 +89,7 @@ def test_gpt2s_two_files(shared):
     assert tokenizer.encode(f"a{END}", allowed_special="all") == [64, 50256]
 
 
+@ONCE
 def test_gpt2_in_three_forms_has_one_fingerprint(shared):
     folder = shared / "tokenizers" / "gpt2"
     forms = [
@@ -92,6 +101,7 @@ def test_gpt2_in_three_forms_has_one_fingerprint(shared):
     assert load(shared, "r50k").fingerprint != forms[0].fingerprint
 
 
+@ONCE
 def test_llama_3_in_two_forms_has_one_fingerprint(shared):
     as_json = load(shared, "llama3")
     folder = shared / "tokenizers" / "llama3"
@@ -103,6 +113,7 @@ def test_llama_3_in_two_forms_has_one_fingerprint(shared):
     assert as_json.fingerprint == as_ranks.fingerprint
 
 
+@ONCE
 @pytest.mark.slow
 def test_llama_3_is_written_in_either_form_as_it_was_published(shared, tmp_path):
     as_json = load(shared, "llama3")
@@ -125,21 +136,22 @@ def test_smollm2_has_17_added_tokens_and_lacks_21_bytes(shared):
     assert tokenizer.tokens("2024") == ["2", "0", "2", "4"]
 
 
+@ONCE
 def test_qwen_3_is_refused_for_its_normalizer(shared):
     with pytest.raises(FormatError, match="normalizer is 'NFC'"):
         Tokenizer.from_hf_json(shared / "tokenizers" / "qwen" / "qwen3_tokenizer.json")
 
 
-@pytest.mark.parametrize("name", ["gpt2", "smollm2"])
-def test_written_again_it_gives_the_same_ids(shared, name, tmp_path):
-    tokenizer = load(shared, name)
-    tokenizer.save(tmp_path / "tokenizer.json")
-    again = Tokenizer.load(tmp_path / "tokenizer.json")
+@ONCE
+def test_written_again_it_gives_the_same_ids(shared):
+    tokenizer = load(shared, "smollm2")
+    again = Tokenizer.from_json(tokenizer.to_json())
     assert again == tokenizer
-    for case in cases(shared, name)[::10]:
+    for case in cases(shared, "smollm2")[::10]:
         assert again.encode(case["text"], allowed_special="all") == case["ids"]
 
 
+@ONCE
 def test_gpt2s_files_are_written_as_they_were_published(shared, tmp_path):
     folder = shared / "tokenizers" / "gpt2"
     load(shared, "gpt2").to_gpt2(tmp_path)
