@@ -28,6 +28,9 @@ FUSED_FROM = 256
 """Windows of at least so many tokens take the fused form on the CPU (measured, see the table above)."""
 
 
+_QUERIES = 64  # at a time in the math form
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None = None, dropout_p: float = 0.0) -> Tensor:
     """Attend from the last `time` of `context` positions to all positions up to each.
 
@@ -43,28 +46,34 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None = None, dr
     """
     time, context = q.shape[2], k.shape[2]
     if q.device.type == "cpu" and (dropout_p > 0 or context < FUSED_FROM):
-        return _math(q, k, v, _allowed(time, context, mask, q.device), dropout_p)
+        return _math(q, k, v, mask, dropout_p)
     if mask is None and (time == context or time == 1):
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_p, is_causal=time > 1)
     allowed = _allowed(time, context, mask, q.device)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout_p)
 
 
-def _math(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, dropout_p: float) -> Tensor:
+def _math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float) -> Tensor:
     batch, heads, time, head_dim = q.shape
     context = k.shape[2]
     q, k, v = (part.reshape(batch * heads, -1, head_dim) for part in (q, k, v))
     scale = head_dim**-0.5
-    if allowed is None:
-        scores = torch.bmm(q * scale, k.transpose(1, 2))
-    else:
-        # The mask is the addend of the matrix product: no pass of its own over the matrix of weights.
-        addend = q.new_zeros(allowed.shape).masked_fill_(~allowed, -torch.inf)
-        if allowed.dim() == 4:
-            addend = addend.expand(batch, heads, time, context).reshape(batch * heads, time, context)
-        scores = torch.baddbmm(addend, q, k.transpose(1, 2), alpha=scale)
-    weights = dropout(scores.softmax(dim=-1), dropout_p)
-    return torch.bmm(weights, v).view(batch, heads, time, head_dim)
+    looked: list[Tensor] = []
+    for start in range(0, time, _QUERIES):
+        end = min(start + _QUERIES, time)
+        reach = context - time + end  # keys up to the last of these queries
+        queries = q[:, start:end]
+        allowed = _allowed(end - start, reach, None if mask is None else mask[..., start:end, :reach], q.device)
+        if allowed is None:
+            scores = torch.bmm(queries * scale, k[:, :reach].transpose(1, 2))
+        else:
+            # The mask is the addend of the matrix product: no pass of its own over the matrix of weights.
+            addend = q.new_zeros(allowed.shape).masked_fill_(~allowed, -torch.inf)
+            if allowed.dim() == 4:
+                addend = addend.expand(batch, heads, end - start, reach).reshape(batch * heads, end - start, reach)
+            scores = torch.baddbmm(addend, queries, k[:, :reach].transpose(1, 2), alpha=scale)
+        looked.append(torch.bmm(dropout(scores.softmax(dim=-1), dropout_p), v[:, :reach]))
+    return (looked[0] if len(looked) == 1 else torch.cat(looked, dim=1)).view(batch, heads, time, head_dim)
 
 
 def _allowed(time: int, context: int, mask: Tensor | None, device: torch.device) -> Tensor | None:

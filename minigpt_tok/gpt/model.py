@@ -75,9 +75,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None, cache: KeyValueCache | None, layer: int) -> Tensor:
         """`(batch, time, width)` to the same shape; `mask` as in `minigpt_tok.gpt.attention.attention`."""
         batch, time, width = x.shape
-        # (3, batch, heads, time, head_dim), laid out once for the batched products that follow
-        parts = self.qkv(x).view(batch, time, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
-        q, k, v = parts.contiguous().unbind(0)
+        parts = self.qkv(x).split(width, dim=2)
+        q, k, v = (part.view(batch, time, self.num_heads, -1).transpose(1, 2) for part in parts)
         if cache is not None:
             k, v = cache.extended(layer, k, v)
         y = attention(q, k, v, mask=mask, dropout_p=self.dropout if self.training else 0.0)
