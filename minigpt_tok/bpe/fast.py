@@ -23,6 +23,7 @@ from minigpt_tok.errors import TokenizerError
 
 MOST_SMALL_IDS = 1 << 16  # that 16 bits hold
 MOST_PACKED_IDS = 1 << 28  # that the core's cache holds
+LARGEST_NUMBER = 1 << 62  # for the core, which counts in 64 bits: as good as no limit
 
 
 def cores() -> int:
@@ -70,6 +71,10 @@ class FastEncoder(Encoder):
             characters,
             model.unit == "character",
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its model: what is on the other side may have no core, and no cache is worth the way."""
+        return make_encoder, (self.model,)
 
     def shortcut(self) -> Encode | None:
         """A built-in function that encodes plain text at once, where no added token is looked for by default."""
@@ -162,10 +167,10 @@ class FastPieceCounter(PieceCounter):
         found = self._core.train(
             base,
             recipe.unit == "character",
-            stop.merges,
-            stop.min_frequency,
+            min(stop.merges, LARGEST_NUMBER),
+            min(stop.min_frequency, LARGEST_NUMBER),
             recipe.tie,
-            recipe.max_token_length or 0,
+            min(recipe.max_token_length or 0, LARGEST_NUMBER),
             progress,
         )
         if progress is not None:

@@ -10,6 +10,7 @@
 
 #include "cache.hpp"
 #include "split.hpp"
+#include "stop.hpp"
 
 namespace minigpt {
 
@@ -60,9 +61,11 @@ class PieceTable {
         }
     }
 
-    // Adds what another table has counted.
-    void join(const PieceTable& other) {
+    // Adds what another table has counted. If it is told to stop, this one is no use any more.
+    void join(const PieceTable& other, const GoOn* go_on) {
+        std::size_t steps = 0;
         for (const Slot& slot : other.slots_) {
+            if (++steps % 4096 == 0) ask(go_on);
             if (!slot.count) continue;
             if ((used_ + 1) * 3 > slots_.size() * 2) grow();
             if (slot.high >> 56 == kLongMark) add_long(other.text_of(slot), slot.count, slot.first);
@@ -71,12 +74,16 @@ class PieceTable {
     }
 
     // All pieces in the order in which they were first seen. The views last as long as the table is not changed.
-    std::vector<Counted> sorted() const {
+    std::vector<Counted> sorted(const GoOn* go_on) const {
         std::vector<Counted> all;
         all.reserve(used_);
         for (const Slot& slot : slots_)
             if (slot.count) all.push_back({text_of(slot), slot.count, slot.first});
-        std::sort(all.begin(), all.end(), [](const Counted& a, const Counted& b) { return a.first < b.first; });
+        std::size_t steps = 0;
+        std::sort(all.begin(), all.end(), [&steps, go_on](const Counted& a, const Counted& b) {
+            if (++steps % 65536 == 0) ask(go_on);
+            return a.first < b.first;
+        });
         return all;
     }
 
@@ -168,21 +175,22 @@ class PieceCounter {
     PieceTable table;
 
     // A text of its own in valid UTF-8; its pieces are numbered from `first` on.
-    template <class GoOn>
-    void add(const u8* s, std::size_t n, u64 first, GoOn go_on) {
+    void add(const u8* s, std::size_t n, u64 first, const GoOn& go_on) {
         std::size_t window = kWindow;
         for (std::size_t at = 0; at < n && go_on();) {
             std::size_t size = std::min(window, n - at);
+            if (size > 0xFFFFFF00) throw std::overflow_error("a piece of the text is longer than 4 GiB, the most that can be counted");
             const bool last = at + size == n;
+            if (!last)
+                while (is_continuation(s[at + size])) --size;
             const u8* from = s + at;
-            if (last) {
-                if (buffer_.size() < size + 64) buffer_.resize(size + 64);
+            if (n - at - size < kRoom) {  // nothing may be read behind the text, so its end is copied to where there is room
+                if (buffer_.size() < size + kRoom) buffer_.resize(size + kRoom);
                 std::memcpy(buffer_.data(), from, size);
                 from = buffer_.data();
-            } else {
-                while (is_continuation(s[at + size])) --size;
             }
-            if (ends_.size() < size + 1) ends_.resize(size + 1);
+            const std::size_t room = splitter_.choice().pattern == Pattern::none ? 1 : size + 1;
+            if (ends_.size() < room) ends_.resize(room);
             const std::size_t count = splitter_.cut(from, size, last, ends_.data());
             table.add(from, ends_.data(), count, first);
             first += count;
@@ -192,7 +200,7 @@ class PieceCounter {
     }
 
    private:
-    static constexpr std::size_t kWindow = 16 << 10;
+    static constexpr std::size_t kWindow = 16 << 10, kRoom = 64;
     Splitter splitter_;
     std::vector<u32> ends_;
     std::vector<u8> buffer_;
