@@ -107,8 +107,10 @@ class LineTable {
     }
 
     void allocate(std::size_t size) {
-        const std::size_t bytes = size * sizeof(Line), huge = std::size_t{2} << 20;
-        void* memory = std::aligned_alloc(bytes >= huge ? huge : 64, bytes);
+        constexpr std::size_t huge = std::size_t{2} << 20;
+        const std::size_t alignment = size * sizeof(Line) >= huge ? huge : 64;
+        const std::size_t bytes = (size * sizeof(Line) + alignment - 1) & ~(alignment - 1);  // as aligned_alloc wants it
+        void* memory = std::aligned_alloc(alignment, bytes);
         if (!memory) throw std::bad_alloc();
 #if defined(__linux__)
         if (bytes >= huge) madvise(memory, bytes, MADV_HUGEPAGE);  // before the first touch: one fault instead of 512

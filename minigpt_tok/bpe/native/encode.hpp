@@ -35,6 +35,7 @@ class Ids {
     Id* end() { return data_ + size_; }
     void advance(std::size_t ids) { size_ += ids; }
     void append(const Id* ids, std::size_t count) {
+        if (!count) return;
         reserve_more(count);
         std::memcpy(end(), ids, count * sizeof(Id));
         size_ += count;
