@@ -5,7 +5,7 @@ A quick part runs always; the long part, by `--slow`, is the same on much more t
 
 import random
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -582,3 +582,39 @@ def test_more_distinct_pieces_of_every_length_than_the_cache_holds(core, models,
     check_a_full_cache(
         models, variant, [(1_500_000, 5), (1_500_000, 6), (1_200_000, 12), (700_000, 24), (300_000, 100)]
     )
+
+
+def check_pairs_of_words(models, how_many, vocab_size):
+    """Pieces of 12 bytes that are two tokens, every pair of so many words: they have a table of their own."""
+    rng = random.Random(how_many)
+    every = ["".join(letters) for letters in product("abcd", "efgh", "ijkl", "mnop", "qrst", "uvwx")]
+    words = rng.sample(every, how_many)
+    tokens, merges, number = list(ALL_BYTES), [], {bytes([byte]): byte for byte in range(256)}
+    for word in words:
+        for end in range(2, 7):
+            made = word[:end].encode()
+            if made not in number:
+                number[made] = len(tokens)
+                tokens.append(made)
+                merges.append((number[made[:-1]], ord(word[end - 1])))
+    model = BPEModel(tokens=tuple(tokens), merges=tuple(merges), merge_results=tuple(range(256, len(tokens))))
+    fast = FastEncoder(with_holes(model, max(vocab_size, len(tokens))))
+    for _ in range(2):
+        for one in words:
+            ids = fast.encode_to_numpy("1".join(one + other for other in words) + "1")
+            assert (ids[0::3] == number[one.encode()]).all()
+            assert ids[1::3].tolist() == [number[other.encode()] for other in words]
+            assert (ids[2::3] == ord("1")).all()
+    text = "1".join(words[0] + other for other in words)
+    assert fast.encode(text) == models.reference(model).encode(text)
+
+
+@pytest.mark.parametrize("vocab_size", [0, MOST_SMALL_IDS + 1])
+def test_pairs_of_words(best_core, models, vocab_size):
+    check_pairs_of_words(models, 350, vocab_size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vocab_size", [0, MOST_SMALL_IDS + 1])
+def test_more_pairs_of_words_than_the_cache_holds(core, models, vocab_size):
+    check_pairs_of_words(models, 1300, vocab_size)
