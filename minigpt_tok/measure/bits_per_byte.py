@@ -45,7 +45,8 @@ from minigpt_tok.tokenizer import Tokenizer
 __all__ = ["BitsPerByte", "PairedDifference", "Scores", "bits_per_byte", "paired_difference"]
 
 Progress = Callable[[str, int, int | None], None]  # (stage, tokens done, of how many)
-_ELEMENTS = 1 << 24  # logits normalized at a time: bounds the memory beside the model's own to some 200 MB
+_CPU_ELEMENTS = 1 << 20  # logits normalized at a time: 4 MB, which stay in the cache (a fifth faster than 64 MB)
+_GPU_ELEMENTS = 1 << 26  # there it only bounds the memory beside the model's own, to some 600 MB
 
 
 def bits_per_byte(
@@ -199,7 +200,7 @@ def _batch_bits(
     else:
         hidden = _checked_logits(model(inputs), batch, vocab_size)[wanted]
         logits_of = torch.nn.Identity()
-    step = max(1, _ELEMENTS // vocab_size)
+    step = max(1, (_CPU_ELEMENTS if hidden.device.type == "cpu" else _GPU_ELEMENTS) // vocab_size)
     nats = [
         _nats(logits_of(hidden[at : at + step])[:, :vocab_size], targets[at : at + step])
         for at in range(0, len(targets), step)

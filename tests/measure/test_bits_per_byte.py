@@ -342,7 +342,7 @@ def test_many_logits_are_normalized_in_pieces(encoded, byte_level, monkeypatch):
     split = encoded(STORIES, tokenizer)
     model = WholeContext(256, 12)
     whole = bits_per_byte(model, split, tokenizer).bits
-    monkeypatch.setattr("minigpt_tok.measure.bits_per_byte._ELEMENTS", 256 * 3)
+    monkeypatch.setattr("minigpt_tok.measure.bits_per_byte._CPU_ELEMENTS", 256 * 3)
     assert bits_per_byte(model, split, tokenizer).bits == pytest.approx(whole, rel=1e-9)
 
 
