@@ -1,0 +1,25 @@
+"""Benchmarks, each one subcommand: `python scripts/benchmark.py fit --help`. Results go to docs/benchmarks/."""
+
+import argparse
+
+from benchmarks import fit
+
+
+def main() -> None:
+    """Run the benchmark that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="BENCHMARK")
+    for benchmark in (fit,):
+        name = benchmark.__name__.rsplit(".", 1)[-1]
+        first_line = (benchmark.__doc__ or "").partition("\n")[0]
+        command = commands.add_parser(
+            name, help=first_line, description=benchmark.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        benchmark.add_arguments(command)
+        command.set_defaults(run=benchmark.run)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()
