@@ -239,6 +239,17 @@ void bind(py::module_& module, const char* name) {
         .def("encode_batch_to_numpy", &B::encode_batch_to_numpy);
 }
 
+Vocab byte_vocab(const py::list& tokens, bool by_bytes, const std::vector<u32>& lefts, const std::vector<u32>& rights,
+                 const std::vector<u32>& results) {
+    std::vector<std::string> raw;
+    std::vector<bool> present;
+    read_tokens(tokens, raw, present);
+    Vocab vocab(raw, present, false, false);
+    if (by_bytes) vocab.merge_by_bytes();
+    else vocab.merge_by_pair(lefts, rights, results);
+    return vocab;
+}
+
 class BoundDecoder {
    public:
     explicit BoundDecoder(const py::list& tokens) : decoder_(make(tokens)) {}
@@ -488,6 +499,30 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         const std::string_view view(flags);
         if (view.size() != 0x110000) throw py::value_error("the class table has one byte for each of 0x110000 code points");
         classes().assign(std::vector<u8>(view.begin(), view.end()));
+    });
+    // (id, left, right) for each token of more than one byte, in the order of ids: what merging its bytes with lower ranks leaves.
+    module.def("implied_merges", [](const py::list& tokens) {
+        const Vocab vocab = byte_vocab(tokens, true, {}, {}, {});
+        std::vector<std::array<u32, 3>> implied;
+        std::vector<u32> ids, units;
+        for (u32 id = 0; id < vocab.size(); ++id) {
+            if (vocab.length_of(id) < 2) continue;
+            ids.clear();
+            if (vocab.merge_token(id, id, ids, units) && ids.size() == 2) implied.push_back({id, ids[0], ids[1]});
+        }
+        return implied;
+    });
+    // For each token of more than one byte whether merging its bytes gives it: the ids of those.
+    module.def("made_alone", [](const py::list& tokens, const std::vector<u32>& lefts, const std::vector<u32>& rights,
+                                const std::vector<u32>& results, bool by_bytes) {
+        const Vocab vocab = byte_vocab(tokens, by_bytes, lefts, rights, results);
+        std::vector<u32> made, ids, units;
+        for (u32 id = 0; id < vocab.size(); ++id) {
+            if (vocab.length_of(id) < 2) continue;
+            ids.clear();
+            if (vocab.merge_token(id, kNone, ids, units) && ids.size() == 1 && ids[0] == id) made.push_back(id);
+        }
+        return made;
     });
     module.def("first_invalid_utf8", [](const py::buffer& buffer) -> std::optional<std::size_t> {
         const py::buffer_info info = buffer.request();
