@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <optional>
 
 #include "count.hpp"
@@ -310,7 +309,8 @@ class BoundDecoder {
 // Counts pieces over many calls, then trains. One thread or several: what comes out is the same.
 class Counter {
    public:
-    Counter(const std::string& pattern, unsigned threads) : threads_(std::max(threads, 1u)) {
+    Counter(const std::string& pattern, unsigned threads, std::size_t memory_limit)
+        : threads_(std::max(threads, 1u)), memory_limit_(memory_limit / threads_) {
         if (!choose_pattern(pattern, pattern_)) throw py::value_error("no such pattern: " + pattern);
     }
 
@@ -342,16 +342,14 @@ class Counter {
     }
 
     std::size_t pieces() {
-        join();
-        return counters_[0].table.size();
+        return all().size();
     }
     std::size_t bytes() const { return bytes_; }
 
     // Code point -> how often it occurs.
     std::unordered_map<u32, std::int64_t> characters() {
-        join();
         std::unordered_map<u32, std::int64_t> counts;
-        for (const Counted& one : counters_[0].table.sorted())
+        for (const Counted& one : all())
             for (std::size_t i = 0; i < one.piece.size(); i += utf8_length(static_cast<u8>(one.piece[i])))
                 counts[decode_utf8(reinterpret_cast<const u8*>(one.piece.data()) + i)] += one.count;
         return counts;
@@ -360,7 +358,6 @@ class Counter {
     py::dict train(const std::vector<std::string>& base, bool characters, std::size_t most, std::int64_t min_frequency,
                    const std::string& tie_name, std::size_t max_length, const py::object& progress) {
         const Tie tie = tie_name == "lowest_ids" ? Tie::lowest_ids : tie_name == "first_seen" ? Tie::first_seen : Tie::greatest_bytes;
-        join();
         std::vector<LearnedMerge> merges;
         std::int64_t base_tokens = 0, best_left = -1;
         Signals signals;
@@ -369,7 +366,7 @@ class Counter {
             const py::gil_scoped_release released;
             Trainer trainer(base, tie, min_frequency, max_length);
             characters ? fill_characters(trainer, base) : fill_bytes(trainer, base);
-            counters_.clear();
+            all_.reset();
             base_tokens = trainer.tokens();
             trainer.learn(most, merges, [&](std::size_t done) {
                 if (!progress.is_none()) {
@@ -401,7 +398,9 @@ class Counter {
    private:
     PatternChoice pattern_;
     unsigned threads_;
+    std::size_t memory_limit_;
     std::deque<PieceCounter> counters_;
+    std::unique_ptr<AllPieces> all_;
     u64 bytes_ = 0;
 
     struct Chunk {
@@ -423,7 +422,7 @@ class Counter {
             }
             bytes_ += view.size();
         }
-        while (counters_.size() < threads_) counters_.emplace_back(pattern_);
+        while (counters_.size() < threads_) counters_.emplace_back(pattern_, memory_limit_);
         Signals signals;
         {
             const py::gil_scoped_release released;
@@ -452,18 +451,19 @@ class Counter {
         return n;
     }
 
-    void join() {
-        if (counters_.empty()) counters_.emplace_back(pattern_);
-        while (counters_.size() > 1) {
-            counters_[0].table.join(counters_.back().table);
-            counters_.pop_back();
+    // Counting is over once this is asked for.
+    const AllPieces& all() {
+        if (!all_) {
+            all_ = std::make_unique<AllPieces>(counters_);
+            counters_.clear();
         }
+        return *all_;
     }
 
     void fill_bytes(Trainer& trainer, const std::vector<std::string>& base) {
         std::array<u32, 256> number{};
         for (std::size_t i = 0; i < base.size(); ++i) number[static_cast<u8>(base[i][0])] = static_cast<u32>(i);
-        const auto pieces = counters_[0].table.sorted();
+        const AllPieces& pieces = all();
         std::size_t units = 0;
         for (const Counted& one : pieces) units += one.piece.size();
         trainer.reserve(units, pieces.size());
@@ -478,7 +478,7 @@ class Counter {
     void fill_characters(Trainer& trainer, const std::vector<std::string>& base) {
         std::vector<u32> number(0x110000, kNone);
         for (std::size_t i = 0; i < base.size(); ++i) number[decode_utf8(reinterpret_cast<const u8*>(base[i].data()))] = static_cast<u32>(i);
-        for (const Counted& one : counters_[0].table.sorted()) {
+        for (const Counted& one : all()) {
             bool open = false;
             for (std::size_t i = 0; i < one.piece.size(); i += utf8_length(static_cast<u8>(one.piece[i]))) {
                 const u32 id = number[decode_utf8(reinterpret_cast<const u8*>(one.piece.data()) + i)];
@@ -548,7 +548,7 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         .def("decode_bytes", &BoundDecoder::decode_bytes)
         .def("decode", &BoundDecoder::decode);
     py::class_<Counter>(module, "Counter", py::module_local())
-        .def(py::init<const std::string&, unsigned>())
+        .def(py::init<const std::string&, unsigned, std::size_t>())
         .def("add", &Counter::add)
         .def("add_buffer", &Counter::add_buffer)
         .def("characters", &Counter::characters)
