@@ -1,15 +1,19 @@
 """Benchmarks, each one subcommand: `python scripts/benchmark.py fit --help`. Results go to docs/benchmarks/."""
 
 import argparse
+import sys
+from pathlib import Path
 
-from benchmarks import fit
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that it runs where the package is not installed
+
+from benchmarks import decode, encode, fit, latency, threads, train
 
 
 def main() -> None:
     """Run the benchmark that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True, metavar="BENCHMARK")
-    for benchmark in (fit,):
+    for benchmark in (encode, train, decode, latency, threads, fit):
         name = benchmark.__name__.rsplit(".", 1)[-1]
         first_line = (benchmark.__doc__ or "").partition("\n")[0]
         command = commands.add_parser(

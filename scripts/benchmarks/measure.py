@@ -1,8 +1,9 @@
 """Contenders in processes of their own, verified before anything is timed, then measured in interleaved rounds.
 
-A round starts every contender once, A B C, A B C: a fresh process each, which loads the tokenizer, encodes a first time
-with empty caches, then some times more. So a busy moment of the machine hits all alike, one runs at a time, and first
-passes have as many samples as there are rounds. The text is one `str`, the same object in every pass.
+A round starts every contender once, A B C, A B C: a fresh process each, which loads the tokenizer (and calls it on one
+letter), encodes a first time with empty caches, then some times more. So a busy moment of the machine hits all alike,
+one runs at a time, and first passes have as many samples as there are rounds. The text is one `str`, the same object in
+every pass.
 
 For one thread the process is pinned to one core, and `RAYON_NUM_THREADS=1` and `TOKENIZERS_PARALLELISM=false` are set.
 """
@@ -119,6 +120,7 @@ def session(arguments: Any) -> Iterator[Session]:
         contenders = [peers.find(name) for name in names]
     except (ValueError, ImportError, AttributeError) as error:
         raise SystemExit(str(error)) from None
+    arguments.rounds = arguments.rounds or (2 if arguments.quick else 5)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         scratch = Path(folder)
         yield Session(
@@ -126,7 +128,7 @@ def session(arguments: Any) -> Iterator[Session]:
             scratch=scratch,
             texts=Texts(data, scratch, quick=arguments.quick),
             contenders=contenders,
-            rounds=arguments.rounds or (2 if arguments.quick else 5),
+            rounds=arguments.rounds,
             passes=arguments.passes,
             budget=arguments.budget,
             timeout=arguments.timeout,
@@ -162,7 +164,7 @@ def compare(
     results = []
     reference = _reference(session)
     for peer in session.contenders:
-        result = Result(peer.name, peer.version(), "ok")
+        result = Result(peer.name, peer.version, "ok")
         results.append(result)
         if result.version is None:
             result.status, result.note = "missing", f"{peer.package} is not installed"
@@ -173,7 +175,7 @@ def compare(
             "job": job,
             "vocabulary": where.to_plain(),
             "threads": threads,
-            "cores": _cores(threads),
+            "cores": cores(threads),
             "passes": session.passes,
             "seconds": session.budget / 10,
         }
@@ -257,7 +259,7 @@ def answer_of(returncode: int, out: str, err: str) -> dict[str, Any]:
         return {"status": "failed", "note": scrubbed(f"ended with {returncode}: {last}")}
 
 
-def _cores(threads: int) -> list[int]:
+def cores(threads: int) -> list[int]:
     """The cores to be pinned to: the last ones, where the system lets a process choose."""
     if not hasattr(os, "sched_getaffinity"):
         return []
@@ -269,7 +271,7 @@ def _cores(threads: int) -> list[int]:
 
 def _reference(session: Session) -> str:
     """Whose ids are taken for right: tiktoken's, or ours where it is missing and published vectors decide about us."""
-    return REFERENCE if peers.PEERS[REFERENCE].version() is not None else OURS
+    return REFERENCE if peers.installed_version(REFERENCE) is not None else OURS
 
 
 def _expected(session: Session, task: dict[str, Any], reference: str, text: Text | None) -> Path:

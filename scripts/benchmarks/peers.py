@@ -14,7 +14,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
-
 from benchmarks.vocabularies import TIKTOKEN_PATTERNS, Vocabulary, read_ranks
 
 OURS = "minigpt-tok"
@@ -56,18 +55,22 @@ class Peer:
     limits: dict[str, int] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 
+    @property
     def version(self) -> str | None:
         """The installed version; `None` where the package is not there."""
-        if self.package == OURS:
-            from minigpt_tok import __version__
+        return installed_version(self.package)
 
-            return __version__
-        if not self.package:
-            return ""
-        try:
-            return version(self.package)
-        except PackageNotFoundError:
-            return None
+
+def installed_version(package: str) -> str | None:
+    """Of a package by its name in the index, of nothing in particular for an empty name; `None` where it is not there."""
+    if package == OURS:  # may be used from its folder, not installed
+        from minigpt_tok import __version__
+
+        return __version__
+    try:
+        return version(package) if package else ""
+    except PackageNotFoundError:
+        return None
 
 
 def find(name: str) -> Peer:

@@ -76,7 +76,7 @@ class Texts:
         with open(whole.path, "rb") as source:
             path.write_bytes(source.read(limit))
         _end_at_newline(path, limit)
-        return _described(name, path)
+        return _described(f"{name} (its beginning)", path)
 
 
 def read(path: str | Path) -> str:

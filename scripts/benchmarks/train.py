@@ -19,7 +19,7 @@ from benchmarks import measure, trainers
 from benchmarks.goals import Verdict, met
 from benchmarks.measure import Outcome, Result, Session, session
 from benchmarks.options import OUT, add_common
-from benchmarks.peers import OURS, Peer
+from benchmarks.peers import OURS, installed_version
 from benchmarks.report import Report
 from benchmarks.texts import Text
 from benchmarks.trainers import DEFINITION, TRAINERS, Trainer
@@ -64,7 +64,7 @@ def _compare(
     ours: set[str] = set()
     tasks: dict[str, dict[str, Any]] = {}
     for trainer in chosen:
-        version = Peer(trainer.name, trainer.package, lambda *_: None).version()  # type: ignore[arg-type,return-value]
+        version = installed_version(trainer.package)
         result = Result(trainer.name, version, "ok", bytes=text.size)
         results.append(result)
         if version is None:
@@ -76,7 +76,7 @@ def _compare(
             "text": str(text.path),
             "vocab_size": vocab_size,
             "threads": threads,
-            "cores": measure._cores(threads),
+            "cores": measure.cores(threads),
         }
         wanted = None if trainer.own_ties else _expected(running, text, vocab_size, trainer.documents)
         answer, peak = watched(task | {"do": "verify", "merges": vocab_size - 256}, timeout=running.timeout)
@@ -126,7 +126,7 @@ def _expected(running: Session, text: Text, vocab_size: int, documents: str) -> 
     for entry in known:
         if all(entry[name] == value for name, value in key.items()):
             return str(entry["sha256"])
-    version = Peer(DEFINITION, DEFINITION, lambda *_: None).version()  # type: ignore[arg-type,return-value]
+    version = installed_version(DEFINITION)
     if version is None:
         return None
     task = {"mode": "train", "do": "expect", "text": str(text.path), "threads": os.cpu_count() or 1}
@@ -185,9 +185,9 @@ def peak_of(answer: dict[str, Any], seen: list[tuple[float, dict[str, int]]]) ->
     during = [
         memory for at, memory in seen if answer["started"] <= at <= answer["ended"] and memory.keys() >= {"RssAnon"}
     ] + [answer["after"]]
-    anonymous = max(memory["RssAnon"] for memory in during)
-    of_files = max(memory["RssFile"] for memory in during)
-    peak = max(anonymous, answer["after"]["VmHWM"] - of_files)
+    peak = max(memory["RssAnon"] for memory in during)
+    if answer["after"]["VmHWM"] > answer["before"]["VmHWM"]:
+        peak = max(peak, answer["after"]["VmHWM"] - max(memory["RssFile"] for memory in during))
     return int(peak - answer["before"]["RssAnon"])
 
 
