@@ -10,9 +10,9 @@ the batch it falls into. Bits are negative log2 probabilities. The rules:
 * Special tokens are context, but count in neither sum, unless `count_special`: characters have none, and a model
   should not lose bits against them for saying where a document ends.
 * The bytes of the tokens are those of the text, document by document, or there is an error.
-* `sliding` windows (the default, by half a block) give every token but the first at least half a block of context, for
-  about twice the work of `blocks`, whose first tokens are predicted from next to nothing. With 128 tokens, blocks cost a
-  small model some hundredths of a bit per byte, and more the shorter its text per block: they favour large vocabularies.
+* `sliding` windows (the default, by half a block) give every token at least half a block of context once there is that
+  much, so that the score does not depend on where blocks begin. `blocks`, for a quick look, are half the work; the first
+  tokens of each are predicted from next to nothing, and the less text a block holds, the more tokens are.
 * The stream is scored as models are trained, documents running on. `own_context` scores each document by itself: then
   the score does not depend on the order of documents either.
 
