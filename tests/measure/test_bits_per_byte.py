@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from minigpt_tok.data.encode import encode_corpus
 from minigpt_tok.data.id_file import IdFile
+from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.errors import DataError, ModelError, TokenizerMismatchError
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.model import MiniGPT
@@ -554,6 +555,8 @@ def test_id_file_its_path_and_its_blocks_give_one_score(tmp_path, byte_level):
     assert (score.corpus, score.split, score.separator) == ("texts", "train", END)
     assert score.bits == bits_per_byte(model, str(paths["train"]), tokenizer).bits
     assert score.bits == bits_per_byte(model, IdFile(paths["train"]), tokenizer).bits
+    blocks = TokenDataset(paths["train"], 5, tokenizer=tokenizer)  # their size is no matter, nor the tail they leave out
+    assert score.bits == bits_per_byte(model, blocks, tokenizer).bits
     assert score.bytes == sum(len(text.encode()) for text in texts)
     without = encode_corpus({"train": texts}, tokenizer, tmp_path / "without", separator=None, workers=1)
     assert bits_per_byte(model, without["train"], tokenizer).charged == 1
