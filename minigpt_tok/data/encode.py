@@ -15,6 +15,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
@@ -448,6 +449,7 @@ def _interrupts_held_back() -> Iterator[None]:
 
 def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
+    warnings.simplefilter("ignore")  # what there is to say of the tokenizer, the parent has said
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
