@@ -1,10 +1,14 @@
 """Benchmarks, each one subcommand: `python scripts/benchmark.py fit --help`. Results go to docs/benchmarks/."""
 
 import argparse
+import importlib.util
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that it runs where the package is not installed
+if (
+    importlib.util.find_spec("minigpt_tok") is None
+):  # not installed here: this clone's, with the core if it is built in it
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import decode, encode, fit, latency, threads, train
 

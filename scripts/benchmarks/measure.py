@@ -232,7 +232,7 @@ def run(task: dict[str, Any], environment: dict[str, str], *, timeout: float) ->
 def start(task: dict[str, Any], environment: dict[str, str]) -> subprocess.Popen[str]:
     """The process for a task, which waits to read it."""
     threads = str(task["threads"])
-    paths = [str(ROOT / "scripts"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT / "scripts"), *([str(ROOT)] if str(ROOT) in sys.path else []), os.environ.get("PYTHONPATH", "")]
     variables = {
         "RAYON_NUM_THREADS": threads,
         "TOKENIZERS_PARALLELISM": "false" if threads == "1" else "true",

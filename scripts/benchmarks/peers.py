@@ -8,6 +8,7 @@ Another contender can be named as `module:function`, for a function of the same 
 """
 
 import importlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -89,7 +90,10 @@ def find(name: str) -> Peer:
 
 def _minigpt_tok(vocabulary: Vocabulary, threads: int) -> Calls:
     from minigpt_tok import Tokenizer
+    from minigpt_tok.bpe.native import core
 
+    if core is None and "MINIGPT_TOK_PURE" not in os.environ:
+        raise RuntimeError("the C++ core is not built")
     if vocabulary.name == "gpt2":
         tokenizer = Tokenizer.load(vocabulary.json)
     else:

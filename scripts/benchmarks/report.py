@@ -75,7 +75,7 @@ class Report:
         from benchmarks.plot import write_plot
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._machine |= {"load_after": after, "versions": self._versions()}
+        self._machine |= {"load_after": after, "versions": self._versions(), "core": _core()}
         stem = self._folder / self.name
         content = json.dumps(self.to_plain(), indent=1, ensure_ascii=False)
         # A list of numbers in a line.
@@ -137,11 +137,19 @@ class Report:
     def _on(self) -> str:
         on = self._machine
         texts = ", ".join(f"{text.name} {text.size:,} bytes" for text in self.texts)
+        quick = "A quick run on little text, to see that all works. " if self._settings.get("quick") else ""
         return (
-            f"{on['processor']}, {on['cores']} cores, load {on['load']} before and {on['load_after']} after; Python "
-            f"{on['python']}. Medians; a ratio is a contender's speed over that of the fastest peer, by CPU time for one "
-            f"thread and by the wall for several. Texts: {texts}."
+            f"{quick}{on['processor']}, {on['cores']} cores, load {on['load']} before and {on['load_after']} after; Python "
+            f"{on['python']}, {on['core']}. Medians; a ratio is a contender's speed over that of the fastest peer, by CPU "
+            f"time for one thread and by the wall for several. Texts: {texts}."
         )
+
+
+def _core() -> str | None:
+    """Which of the core's builds this processor runs."""
+    from minigpt_tok.bpe.native import core
+
+    return core and core.__name__.rpartition(".")[2].lstrip("_")
 
 
 def title_of(outcome: Outcome) -> str:
@@ -159,7 +167,7 @@ def table_of(outcome: Outcome, extra: dict[str, dict[str, int]]) -> tuple[list[s
     for phase in phases:
         headings += [f"{names[phase]} CPU".strip(), f"{names[phase]} wall".strip()]
     headings += [f"{names[phase]} ratio".strip() for phase in phases]
-    headings += [f"{name}, MB" for name in extra]
+    headings += [f"{name.replace('_', ' ')}, MB" for name in extra]
     rows = []
     best = {phase: best_peer(outcome.results, phase, clock) for phase in phases}
     for result in sorted(outcome.results, key=lambda result: _order(result, phases, clock)):

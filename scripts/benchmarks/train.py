@@ -111,7 +111,7 @@ def _judge_merges(
         if not ours:
             return "ok", "ties of its own, not compared"
         alike = len(learned & ours) / max(len(ours), 1)
-        return "ok" if alike >= NEARLY else "wrong", f"ties of its own: {alike:.1%} of our tokens"
+        return "ok" if alike >= NEARLY else "wrong", f"ties of its own: {alike:.2%} of our tokens"
     if wanted is None:
         return "ok", f"not compared: {DEFINITION} is not installed"
     if answer["sha256"] != wanted:
