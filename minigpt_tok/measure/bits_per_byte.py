@@ -227,12 +227,13 @@ def _checked_logits(logits: torch.Tensor, batch: _Batch, vocab_size: int) -> tor
 
 def _nats(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Negative log probabilities of targets `(n,)` by logits `(n, vocab_size)`: float64 `(n,)` on the CPU."""
-    # Less than the largest logit, so that equal logits become exact zeros and a uniform model costs exactly log(V).
-    below = logits.float() - logits.amax(dim=-1, keepdim=True).float()
-    target = below.gather(1, targets[:, None])[:, 0]
+    largest = logits.amax(dim=-1, keepdim=True)
+    # Less the largest, so that equal logits become exact zeros and a uniform model costs exactly log(V).
+    below = logits.float() - largest.float()
     wide = torch.float32 if below.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
     total = below.exp_().sum(dim=-1, dtype=wide)
-    return total.cpu().double().log() - target.cpu().double()
+    target = logits.gather(1, targets[:, None])[:, 0]
+    return total.cpu().double().log() - (target.cpu().double() - largest[:, 0].cpu().double())
 
 
 @contextlib.contextmanager
