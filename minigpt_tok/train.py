@@ -23,7 +23,7 @@ def train_tokenizer(
     progress: Progress | None = None,
     **switches: Any,
 ) -> Tokenizer:
-    """Train a BPE tokenizer on the train split of a corpus.
+    """Train a BPE tokenizer on the train split of a corpus, or on the whole of files that have no splits.
 
     Args:
         corpus: a path, a list of paths, the name of a corpus, a `datasets.Dataset`, or an iterable of `str`, each of
@@ -52,7 +52,10 @@ def train_tokenizer(
         if special_tokens != "chat":
             raise TokenizerError(f"special_tokens is the string {special_tokens!r}; pass a list, or 'chat'")
         special_tokens = CHAT_TOKENS
-    documents = open_corpus(corpus, max_documents=max_documents, max_bytes=max_bytes).splits["train"]
+    # Files without splits of their own are all learned from; a corpus that has a validation split keeps it apart.
+    whole = {"train": 1.0}
+    opened = open_corpus(corpus, max_documents=max_documents, max_bytes=max_bytes, fractions=whole)
+    documents = opened.splits["train"]
     model, training = train_model(
         documents.mapped() or documents,
         vocab_size,

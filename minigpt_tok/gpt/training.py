@@ -358,6 +358,8 @@ def _interruptible() -> Iterator[None]:
     except SystemExit as error:
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
+        if error.code is None:  # Lightning's answer to SIGTERM, which would end the process as if all were well
+            raise SystemExit(128 + signal.SIGTERM) from None
         raise
     finally:
         if handler is not None:
