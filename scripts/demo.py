@@ -12,7 +12,7 @@ from environment import ROOT, prepare
 
 # Equal bytes of text for both models; some two minutes of training for the one on characters.
 COMPARISON = [
-    "compare", "pydocs", "--vocab-sizes", "2048", "--budget", "bytes=1e6", "--block-size", "128",
+    "compare", "pydocs", "--vocab-sizes", "2048", "--budget", "bytes=2e6", "--block-size", "128",
     "--validation-text", "100000", "--overwrite",
 ]  # fmt: skip
 
@@ -20,7 +20,7 @@ COMPARISON = [
 def main() -> int:
     folder = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "runs" / "demo")
     python = prepare("runtime")
-    command = [str(python), "-m", "minigpt_tok.cli", *COMPARISON, "-o", folder]
+    command = [str(python), "-m", "minigpt_tok", *COMPARISON, "-o", folder]
     return subprocess.run(command, cwd=ROOT).returncode
 
 
