@@ -19,7 +19,8 @@ Forward and backward, 4,096 tokens, 4 heads of 32, float32, one core of an AMD E
 | 512 | 49 | 42 | 210 | 67 |
 | 1024 | 73 | 69 | 341 | 91 |
 
-With two cores the math form gains more than flash: 7.8 and 9.3 ms at a window of 128.
+With two cores the math form gains more than flash: at a window of 128, without the blocks of queries, it took 7.8 ms
+where flash took 9.3.
 """
 
 import torch
