@@ -24,6 +24,7 @@ from minigpt_tok.files import MappedText
 
 MOST_SMALL_IDS = 1 << 16  # that 16 bits hold
 MOST_PACKED_IDS = 1 << 28  # that the core's cache holds
+LARGEST_NUMBER = 1 << 62  # for the core, which counts in 64 bits: as good as no limit
 
 
 def cores() -> int:
@@ -43,7 +44,7 @@ def make_decoder(tokens: Sequence[bytes | None]) -> Any:
     return Decoder(tokens) if core is None else core.Decoder(list(tokens))
 
 
-def make_counter(recipe: Recipe, threads: int | None, memory_limit: int | None) -> PieceCounter:
+def make_counter(recipe: Recipe, threads: int | None, memory_limit: int | None = None) -> PieceCounter:
     """A counter of pieces that can learn merges from what it has counted.
 
     Args:
@@ -78,6 +79,10 @@ class FastEncoder(Encoder):
             characters,
             model.unit == "character",
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its model: what is on the other side may have no core, and no cache is worth the way."""
+        return make_encoder, (self.model,)
 
     def shortcut(self) -> Encode | None:
         """A built-in function that encodes plain text at once, where no added token is looked for by default."""
@@ -146,7 +151,7 @@ class FastEncoder(Encoder):
 class FastPieceCounter(PieceCounter):
     """`PieceCounter` by the core: in parallel, in 32 bytes or so for each distinct piece."""
 
-    def __init__(self, recipe: Recipe, threads: int, memory_limit: int) -> None:
+    def __init__(self, recipe: Recipe, threads: int, memory_limit: int = 0) -> None:
         super().__init__(recipe)
         assert core is not None
         self.threads = threads
@@ -176,10 +181,10 @@ class FastPieceCounter(PieceCounter):
         found = self._core.train(
             base,
             recipe.unit == "character",
-            stop.merges,
-            stop.min_frequency,
+            min(stop.merges, LARGEST_NUMBER),
+            min(stop.min_frequency, LARGEST_NUMBER),
             recipe.tie,
-            recipe.max_token_length or 0,
+            min(recipe.max_token_length or 0, LARGEST_NUMBER),
             progress,
         )
         if progress is not None:
