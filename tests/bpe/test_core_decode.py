@@ -71,7 +71,21 @@ def test_ids_that_are_none_have_their_place(both, tokens):
     fast, reference = both
     hole = tokens.index(None)
     n = len(tokens)
-    for bad in (n, n + 1, -1, -n, hole, 1 << 31, 1 << 32, (1 << 32) + 65, (1 << 63) - 1, -(1 << 63), 1 << 63, 1 << 64, -(1 << 70)):
+    for bad in (
+        n,
+        n + 1,
+        -1,
+        -n,
+        hole,
+        1 << 31,
+        1 << 32,
+        (1 << 32) + 65,
+        (1 << 63) - 1,
+        -(1 << 63),
+        1 << 63,
+        1 << 64,
+        -(1 << 70),
+    ):
         for before in ([], [65] * 3, [65] * 500):
             ids = [*before, bad, 66, bad]
             assert reference.decode_bytes(ids) == len(before)
@@ -113,7 +127,9 @@ def test_an_index_that_fails_fails(both):
             decoder.decode_bytes([65, Index(ZeroDivisionError())])
 
 
-@pytest.mark.parametrize("change", [lambda ids: ids.clear(), lambda ids: ids.pop(), lambda ids: ids.extend([65] * 9000)])
+@pytest.mark.parametrize(
+    "change", [lambda ids: ids.clear(), lambda ids: ids.pop(), lambda ids: ids.extend([65] * 9000)]
+)
 def test_a_list_that_changes_while_it_is_read(core, tokens, change):
     class Changing(Index):
         def __index__(self):
