@@ -162,7 +162,8 @@ class Tokenizer:
     @cached_property
     def _encoder(self) -> Encoder:
         encoder = make_encoder(self._model)
-        if (shortcut := encoder.shortcut()) is not None:
+        # A subclass may have an `encode` of its own, which must not be hidden.
+        if type(self).encode is Tokenizer.encode and (shortcut := encoder.shortcut()) is not None:
             # From the second call on, `encode` is this built-in function itself: for a short text, the two calls of Python
             # that it saves take as long as the encoding.
             self.encode = shortcut  # type: ignore[method-assign]
@@ -251,6 +252,8 @@ class Tokenizer:
     # Ids to text
 
     def _raw_of(self, id: SupportsIndex) -> bytes:
+        if not hasattr(id, "__index__"):
+            raise TokenizerError(f"ids are not all integers: {id!r} is among them")
         number = id.__index__()
         raw = self._raw[number] if 0 <= number < len(self._raw) else None
         if raw is None:

@@ -20,6 +20,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with --slow"))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have to report beside that they passed: `record_property("summary", …)`."""
+    reports = [report for passed in terminalreporter.stats.get("passed", []) if (report := passed.user_properties)]
+    lines = [line for properties in reports for name, line in properties if name == "summary"]
+    if lines:
+        terminalreporter.section("reported")
+        for line in sorted(set(lines)):
+            terminalreporter.line(line)
+
+
 def _shared_folder() -> Path:
     return Path(os.environ.get("MINIGPT_TOK_SHARED") or ROOT.parent / "shared")
 

@@ -20,7 +20,14 @@ class Decoder:
                 return b"".join([tokens[id] for id in plain])  # type: ignore[misc]  # a hole raises TypeError
         except (IndexError, TypeError):
             pass
-        return next(n for n, id in enumerate(plain) if not 0 <= id < len(tokens) or tokens[id] is None)
+        parts = []
+        for place, id in enumerate(plain):  # one by one, to find out where it is
+            number = id.__index__() if hasattr(id, "__index__") else -1
+            raw = tokens[number] if 0 <= number < len(tokens) else None
+            if raw is None:
+                return place
+            parts.append(raw)
+        return b"".join(parts)
 
     def decode(self, ids: list[int] | np.ndarray, errors: str) -> str | int:
         """As `decode_bytes`, then as UTF-8."""

@@ -66,8 +66,15 @@ class Encoder:
         self.model = model
         self.pretokenizer: PreTokenizer = get_pretokenizer(model.pattern)
         self.added = AddedTokens(model.added_tokens)
-        self._pieces = _Cache(self._encode_piece)
-        self._parts = _Cache(self.merge)
+
+    # Made when they are first needed: they refer back to the encoder, which then lives until the next garbage collection.
+    @cached_property
+    def _pieces(self) -> _Cache:
+        return _Cache(self._encode_piece)
+
+    @cached_property
+    def _parts(self) -> _Cache:
+        return _Cache(self.merge)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
@@ -88,6 +95,8 @@ class Encoder:
         self, text: str | memoryview, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
     ) -> np.ndarray:
         """Ids of `text`, or of UTF-8 in memory; see `Tokenizer.encode_to_numpy`."""
+        if isinstance(text, memoryview) and not text.c_contiguous:
+            text = memoryview(text.tobytes())
         if not isinstance(text, str) and (allowed_special or disallowed_special or self.added.matcher()):
             text = _from_utf8(text)  # added tokens are looked for in characters
         return self._encode_to_numpy(text, self._matcher(text, allowed_special, disallowed_special))

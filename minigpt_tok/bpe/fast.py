@@ -4,7 +4,8 @@ Both give the same results; `make_encoder`, `make_decoder` and `make_counter` ar
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
@@ -19,11 +20,12 @@ from minigpt_tok.bpe.native import core
 from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Merge, Stop
-from minigpt_tok.errors import TokenizerError
+from minigpt_tok.errors import CorpusError, TokenizerError
 from minigpt_tok.files import MappedText
 
 MOST_SMALL_IDS = 1 << 16  # that 16 bits hold
 MOST_PACKED_IDS = 1 << 28  # that the core's cache holds
+LARGEST_NUMBER = 1 << 62  # for the core, which counts in 64 bits: as good as no limit
 
 
 def cores() -> int:
@@ -43,7 +45,7 @@ def make_decoder(tokens: Sequence[bytes | None]) -> Any:
     return Decoder(tokens) if core is None else core.Decoder(list(tokens))
 
 
-def make_counter(recipe: Recipe, threads: int | None, memory_limit: int | None) -> PieceCounter:
+def make_counter(recipe: Recipe, threads: int | None, memory_limit: int | None = None) -> PieceCounter:
     """A counter of pieces that can learn merges from what it has counted.
 
     Args:
@@ -79,6 +81,10 @@ class FastEncoder(Encoder):
             model.unit == "character",
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its model: what is on the other side may have no core, and no cache is worth the way."""
+        return make_encoder, (self.model,)
+
     def shortcut(self) -> Encode | None:
         """A built-in function that encodes plain text at once, where no added token is looked for by default."""
         return None if self.added.matcher() else self._core.fast_encode(self.encode)
@@ -93,8 +99,8 @@ class FastEncoder(Encoder):
                     ids.append(segment.id)
                 else:
                     ids += self._core.encode(segment)
-        except ValueError:
-            raise self._complaint(text, offset) from None
+        except (ValueError, OverflowError) as error:
+            raise self._what_is_wrong(error, text, offset) from None
         return ids
 
     def _encode_to_numpy(self, text: str | memoryview, matcher: Matcher) -> np.ndarray:
@@ -106,23 +112,23 @@ class FastEncoder(Encoder):
                 raise TokenizerError(f"the text is not UTF-8 at byte {invalid:,}")
         try:
             return self._core.encode_to_numpy(text)  # type: ignore[no-any-return]
-        except ValueError:
-            raise self._complaint(text if isinstance(text, str) else str(text, "utf-8")) from None
+        except (ValueError, OverflowError) as error:
+            raise self._what_is_wrong(error, text) from None
 
     def _count(self, text: str, matcher: Matcher) -> int:
         if matcher:
             return super()._count(text, matcher)
         try:
             return self._core.count(text)  # type: ignore[no-any-return]
-        except ValueError:
-            raise self._complaint(text) from None
+        except (ValueError, OverflowError) as error:
+            raise self._what_is_wrong(error, text) from None
 
     def _encode_batch(self, texts: list[str], matcher: Matcher) -> list[list[int]]:
         if matcher:
             return super()._encode_batch(texts, matcher)
         try:
             return self._core.encode_batch(texts, cores())  # type: ignore[no-any-return]
-        except (ValueError, TypeError):
+        except (ValueError, OverflowError, TypeError):
             return super()._encode_batch(texts, matcher)  # says which text it is, and what is wrong with it
 
     def _encode_batch_to_numpy(self, texts: list[str], matcher: Matcher) -> Batch:
@@ -130,8 +136,13 @@ class FastEncoder(Encoder):
             return super()._encode_batch_to_numpy(texts, matcher)
         try:
             return self._core.encode_batch_to_numpy(texts, cores())  # type: ignore[no-any-return]
-        except (ValueError, TypeError):
+        except (ValueError, OverflowError, TypeError):
             return super()._encode_batch_to_numpy(texts, matcher)
+
+    def _what_is_wrong(self, error: Exception, text: str | memoryview, offset: int = 0) -> TokenizerError:
+        if isinstance(error, OverflowError):
+            return TokenizerError(f"{error}. Encode the text in parts")
+        return self._complaint(text if isinstance(text, str) else str(text, "utf-8"), offset)
 
     def _segment_spans(self, segment: str, start: int) -> tuple[list[int], list[tuple[int, int]]]:
         if any(id is None for id in self._base_id_of_byte) and self.model.unit == "byte":
@@ -146,7 +157,7 @@ class FastEncoder(Encoder):
 class FastPieceCounter(PieceCounter):
     """`PieceCounter` by the core: in parallel, in 32 bytes or so for each distinct piece."""
 
-    def __init__(self, recipe: Recipe, threads: int, memory_limit: int) -> None:
+    def __init__(self, recipe: Recipe, threads: int, memory_limit: int = 0) -> None:
         super().__init__(recipe)
         assert core is not None
         self.threads = threads
@@ -154,7 +165,8 @@ class FastPieceCounter(PieceCounter):
 
     def add(self, texts: list[str]) -> None:
         """As in `PieceCounter`."""
-        self._core.add(texts)
+        with _sizes_that_fit():
+            self._core.add(texts)
 
     def add_mapped(self, text: MappedText) -> None:
         """As in `PieceCounter`."""
@@ -173,15 +185,16 @@ class FastPieceCounter(PieceCounter):
     def learn(self, base: list[bytes], stop: Stop, progress: MergesDone | None) -> Learned:
         """As in `PieceCounter`."""
         recipe = self.recipe
-        found = self._core.train(
-            base,
-            recipe.unit == "character",
-            stop.merges,
-            stop.min_frequency,
-            recipe.tie,
-            recipe.max_token_length or 0,
-            progress,
-        )
+        with _sizes_that_fit():
+            found = self._core.train(
+                base,
+                recipe.unit == "character",
+                min(stop.merges, LARGEST_NUMBER),
+                min(stop.min_frequency, LARGEST_NUMBER),
+                recipe.tie,
+                min(recipe.max_token_length or 0, LARGEST_NUMBER),
+                progress,
+            )
         if progress is not None:
             progress(len(found["left"]))  # the core says it now and then
         columns: Iterable[list[int]] = (found[name].tolist() for name in ("left", "right", "count", "tokens_after"))
@@ -189,3 +202,11 @@ class FastPieceCounter(PieceCounter):
         return Learned(
             base_tokens=found["base_tokens"], merges=merges, stopped=stop.reason(len(merges), found["best_left"])
         )
+
+
+@contextmanager
+def _sizes_that_fit() -> Iterator[None]:
+    try:
+        yield
+    except OverflowError as error:
+        raise CorpusError(f"{error}. Cut the documents, or train by a pattern that cuts them") from None

@@ -89,6 +89,10 @@ def train_model(
         CorpusError: there are no documents, or only empty ones.
     """
     check_special_tokens(recipe, special_tokens)
+    if threads is not None:
+        check_whole("threads", threads)
+        if threads < 1:
+            raise TokenizerError(f"threads is {threads}; the least is 1")
     if recipe.unit == "byte":
         _check_vocab_size(vocab_size, 256, len(special_tokens))
     started = time.perf_counter()

@@ -25,12 +25,26 @@ _FLAGS = {
 }
 
 
+def load_level(level: int) -> ModuleType:
+    """The core as built for one level of the instruction set, 1, 3 or 4, which the processor must have.
+
+    Raises:
+        ImportError: it has not been built.
+    """
+    core = importlib.import_module(f"{__name__}._core_v{level}")
+    flags = bytearray(0x110000)
+    for name, flag in _FLAGS.items():
+        for first, last in class_ranges(name):
+            flags[first : last + 1] = bytes([flag]) * (last + 1 - first)
+    core.set_classes(bytes(flags))
+    return core
+
+
 def _load() -> ModuleType | None:
     if os.environ.get("MINIGPT_TOK_PURE", "") not in ("", "0"):
         return None
     try:
-        level = importlib.import_module(f"{__name__}._cpu").level()
-        core = importlib.import_module(f"{__name__}._core_v{level}")
+        return load_level(importlib.import_module(f"{__name__}._cpu").level())
     except ImportError as error:
         logging.getLogger(__name__).warning(
             "the C++ core is not there (%s): the readable Python does the work, with the same results, many times slower. "
@@ -38,12 +52,6 @@ def _load() -> ModuleType | None:
             error,
         )
         return None
-    flags = bytearray(0x110000)
-    for name, flag in _FLAGS.items():
-        for first, last in class_ranges(name):
-            flags[first : last + 1] = bytes([flag]) * (last + 1 - first)
-    core.set_classes(bytes(flags))
-    return core
 
 
 core = _load()

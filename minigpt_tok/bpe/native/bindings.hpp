@@ -4,7 +4,6 @@
 #pragma once
 
 #include <pybind11/numpy.h>
-#include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <atomic>
@@ -14,49 +13,12 @@
 #include "count.hpp"
 #include "decode.hpp"
 #include "encoder.hpp"
+#include "python.hpp"
+#include "shortcut.hpp"
+#include "threads.hpp"
 #include "train.hpp"
 
-namespace py = pybind11;
-using namespace minigpt;
-
 namespace {
-
-Text text_of(PyObject* object) {
-    if (!PyUnicode_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "text is %.100s, not str", Py_TYPE(object)->tp_name);
-        throw py::error_already_set();
-    }
-    const std::size_t length = static_cast<std::size_t>(PyUnicode_GET_LENGTH(object));
-    if (PyUnicode_IS_ASCII(object)) return {PyUnicode_DATA(object), length, 0};
-    return {PyUnicode_DATA(object), length, static_cast<unsigned>(PyUnicode_KIND(object))};
-}
-
-// Asks Python about Ctrl-C at most every 50 ms, from a thread that does not hold the GIL.
-class Signals {
-   public:
-    bool go_on() {
-        if (++asked_ % 16) return true;
-        const auto now = std::chrono::steady_clock::now();
-        if (now - last_ < std::chrono::milliseconds(50)) return true;
-        last_ = now;
-        const PyGILState_STATE state = PyGILState_Ensure();
-        raised_ = PyErr_CheckSignals() != 0;
-        if (raised_) PyErr_Fetch(&type_, &value_, &trace_);
-        PyGILState_Release(state);
-        return !raised_;
-    }
-    void raise_if_interrupted() {
-        if (!raised_) return;
-        PyErr_Restore(type_, value_, trace_);
-        throw py::error_already_set();
-    }
-
-   private:
-    unsigned asked_ = 0;
-    bool raised_ = false;
-    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-    PyObject *type_ = nullptr, *value_ = nullptr, *trace_ = nullptr;
-};
 
 // Raw bytes by id as Python lists them, None where there are none.
 void read_tokens(const py::list& tokens, std::vector<std::string>& raw, std::vector<bool>& present) {
@@ -66,26 +28,32 @@ void read_tokens(const py::list& tokens, std::vector<std::string>& raw, std::vec
     }
 }
 
+// That no id leads outside the tables.
+void check_ids(std::size_t ids, const std::vector<u32>& lefts, const std::vector<u32>& rights, const std::vector<u32>& results,
+               const std::vector<std::pair<u32, u32>>& characters) {
+    const auto fits = [&](u32 id) { return id < ids; };
+    bool all = lefts.size() == rights.size() && lefts.size() == results.size();
+    for (const auto* column : {&lefts, &rights, &results}) all = all && std::all_of(column->begin(), column->end(), fits);
+    for (const auto& character : characters) all = all && fits(character.second);
+    if (!all) throw py::index_error("a merge or a base token has an id that is not in the vocabulary");
+}
+
 template <class Id>
 class Bound {
    public:
     explicit Bound(std::unique_ptr<Encoder<Id>> encoder) : encoder_(std::move(encoder)) {}
+    ~Bound() {
+        for (PyObject* integer : integers_) Py_DECREF(integer);
+    }
+    Bound(const Bound&) = delete;
 
     static constexpr std::size_t kShortText = 1 << 12;  // characters; a longer text is encoded without the GIL
 
     void encode_into(const Text& text, Ids<Id>& out) {
         typename Encoder<Id>::Lease worker(*encoder_);
         try {
-            if (text.length <= kShortText) {
-                Encoder<Id>::encode(*worker.operator->(), text, out, [] { return true; });
-                return;
-            }
-            Signals signals;
-            {
-                const py::gil_scoped_release released;
-                Encoder<Id>::encode(*worker.operator->(), text, out, [&] { return signals.go_on(); });
-            }
-            signals.raise_if_interrupted();
+            if (text.length <= kShortText) Encoder<Id>::encode(*worker, text, out, [] { return true; });
+            else without_gil([&](const GoOn& go_on) { Encoder<Id>::encode_long(*worker, text, out, go_on); });
         } catch (const BadText&) {
             throw py::value_error("the text cannot be encoded");
         }
@@ -96,18 +64,18 @@ class Bound {
         Ids<Id> ids = std::move(scratch_);  // taken, so that another thread, let in meanwhile, has one of its own
         encode_into(text_of(text.ptr()), ids);
         py::list result = list(ids.data(), ids.size());
-        if (ids.size() <= kShortText) scratch_ = std::move(ids);
+        if (ids.room() <= kShortText * 8) scratch_ = std::move(ids);
         return result;
     }
 
-    // A str, or a buffer of UTF-8 that has been found valid.
+    // A str, or memory with UTF-8 that has been found valid.
     py::array encode_to_numpy(const py::object& text) {
         Ids<Id> ids;
         if (PyUnicode_Check(text.ptr())) {
             encode_into(text_of(text.ptr()), ids);
         } else {
-            const py::buffer_info info = py::buffer(text).request();
-            encode_into({info.ptr, static_cast<std::size_t>(info.size * info.itemsize), 0}, ids);
+            const Memory memory(text);
+            encode_into({memory.data(), memory.size(), 0}, ids);
         }
         return array(std::move(ids));
     }
@@ -135,7 +103,11 @@ class Bound {
         batch(texts, threads, ids, counts);
         py::list lists(counts.size());
         const Id* at = ids.data();
-        for (std::size_t i = 0; i < counts.size(); at += counts[i++]) lists[i] = list(at, counts[i]);
+        Signals signals;
+        for (std::size_t i = 0; i < counts.size(); at += counts[i++]) {
+            PyList_SET_ITEM(lists.ptr(), static_cast<Py_ssize_t>(i), list(at, counts[i]).release().ptr());
+            if (i % 1024 == 0 && !signals.go_on()) signals.raise_if_interrupted();
+        }
         return lists;
     }
 
@@ -149,66 +121,46 @@ class Bound {
         std::vector<Text> texts;
         texts.reserve(kept.size());
         for (const auto& text : kept) texts.push_back(text_of(text.ptr()));
+        std::deque<typename Encoder<Id>::Lease> workers;
+        for (unsigned t = Encoder<Id>::threads_for(texts, threads); t; --t) workers.emplace_back(*encoder_);
         std::size_t bad;
-        Signals signals;
-        {
-            const py::gil_scoped_release released;
-            encoder_->encode_batch(texts, threads, ids, counts, bad, [&] { return signals.go_on(); });
-        }
-        signals.raise_if_interrupted();
+        without_gil([&](const GoOn& go_on) { encoder_->encode_batch(texts, workers, ids, counts, bad, go_on); });
         if (bad != kValid) throw py::value_error("text " + std::to_string(bad) + " cannot be encoded");
     }
 
     py::list list(const Id* ids, std::size_t count) {
-        if (integers_.empty())
-            for (std::size_t id = 0; id < encoder_->vocab().size(); ++id) integers_.push_back(PyLong_FromSize_t(id));
+        if (integers_.empty()) make_integers();
         PyObject* list = PyList_New(static_cast<Py_ssize_t>(count));
         if (!list) throw py::error_already_set();
-        for (std::size_t i = 0; i < count; ++i) {
-            PyObject* integer = integers_[ids[i]];
-            Py_INCREF(integer);
-            PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), integer);
+        auto result = py::reinterpret_steal<py::list>(list);
+        for (std::size_t i = 0; i < count;) {
+            for (const std::size_t end = std::min(count, i + (std::size_t{1} << 20)); i < end; ++i) {
+                PyObject* integer = integers_[ids[i]];
+                Py_INCREF(integer);
+                PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), integer);
+            }
+            if (i < count && PyErr_CheckSignals()) throw py::error_already_set();
         }
-        return py::reinterpret_steal<py::list>(list);
+        return result;
+    }
+
+    void make_integers() {
+        integers_.reserve(encoder_->vocab().size());
+        for (std::size_t id = 0; id < encoder_->vocab().size(); ++id) {
+            PyObject* integer = PyLong_FromSize_t(id);
+            if (!integer) {
+                for (PyObject* made : integers_) Py_DECREF(made);
+                integers_.clear();
+                throw py::error_already_set();
+            }
+            integers_.push_back(integer);
+        }
     }
 
     static py::array array(Ids<Id>&& ids) {
         const auto count = static_cast<py::ssize_t>(ids.size());
         Id* data = ids.release();
         return py::array_t<Id>(count, data, py::capsule(data, [](void* p) { std::free(p); }));
-    }
-};
-
-// `encode(text)` without a detour: a built-in function that does just this, and hands every other call to `slow`.
-template <class Id>
-struct FastEncode {
-    Bound<Id>* bound;
-    py::object owner, slow;
-
-    static PyObject* call(PyObject* capsule, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-        auto* self = static_cast<FastEncode*>(PyCapsule_GetPointer(capsule, nullptr));
-        if (count == 1 && !names && PyUnicode_Check(args[0])) {
-            try {
-                return self->bound->encode(args[0]).release().ptr();
-            } catch (py::error_already_set& error) {
-                error.restore();
-                return nullptr;
-            } catch (const py::value_error&) {
-                // falls through: the other way says what is wrong with the text
-            } catch (const std::bad_alloc&) {
-                return PyErr_NoMemory();
-            }
-        }
-        return PyObject_Vectorcall(self->slow.ptr(), args, static_cast<std::size_t>(count), names);
-    }
-
-    static py::object make(const py::object& owner, const py::object& slow) {
-        static PyMethodDef method = {"encode", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)),
-                                     METH_FASTCALL | METH_KEYWORDS, "The ids of a text; see Tokenizer.encode."};
-        auto* self = new FastEncode{owner.cast<Bound<Id>*>(), owner, slow};
-        const py::object capsule = py::reinterpret_steal<py::object>(
-            PyCapsule_New(self, nullptr, [](PyObject* c) { delete static_cast<FastEncode*>(PyCapsule_GetPointer(c, nullptr)); }));
-        return py::reinterpret_steal<py::object>(PyCFunction_New(&method, capsule.ptr()));
     }
 };
 
@@ -222,6 +174,7 @@ void bind(py::module_& module, const char* name) {
             std::vector<std::string> raw;
             std::vector<bool> present;
             read_tokens(tokens, raw, present);
+            check_ids(raw.size(), lefts, rights, results, characters);
             Vocab vocab(raw, present, character_unit, whole_piece);
             for (const auto& [code_point, id] : characters) vocab.set_character(code_point, id);
             if (by_bytes) vocab.merge_by_bytes();
@@ -231,7 +184,7 @@ void bind(py::module_& module, const char* name) {
             return std::make_unique<B>(std::make_unique<Encoder<Id>>(std::move(vocab), choice, whole_piece));
         }))
         .def("encode", &B::encode)
-        .def("fast_encode", [](const py::object& self, const py::object& slow) { return FastEncode<Id>::make(self, slow); })
+        .def("fast_encode", [](const py::object& self, const py::object& slow) { return Shortcut<B>::make(self, slow); })
         .def("encode_to_numpy", &B::encode_to_numpy)
         .def("count", &B::count)
         .def("encode_batch", &B::encode_batch)
@@ -281,9 +234,11 @@ class BoundDecoder {
 
     std::size_t decode_any(const py::object& ids, std::string& out) {
         if (py::isinstance<py::array>(ids)) {
-            const auto array = py::array::ensure(ids, py::array::c_style);
+            const auto array = py::array::ensure(ids, int{py::array::c_style} | int{py::detail::npy_api::NPY_ARRAY_ALIGNED_});
+            if (!array) throw py::error_already_set();
             const auto count = static_cast<std::size_t>(array.size());
-            switch (array.dtype().kind() == 'u' ? array.itemsize() : -array.itemsize()) {
+            const py::dtype dtype = array.dtype();
+            if (dtype.byteorder() == '=' || dtype.byteorder() == '|') switch (dtype.kind() == 'u' ? array.itemsize() : -array.itemsize()) {
                 case 2: return decoder_.decode(static_cast<const u16*>(array.data()), count, out);
                 case 4: return decoder_.decode(static_cast<const u32*>(array.data()), count, out);
                 case -4: return decoder_.decode(static_cast<const std::int32_t*>(array.data()), count, out);
@@ -296,14 +251,20 @@ class BoundDecoder {
         const auto count = static_cast<std::size_t>(PyList_GET_SIZE(list));
         std::vector<std::int64_t> values(count);
         for (std::size_t i = 0; i < count; ++i) {
-            values[i] = PyLong_AsLongLong(PyList_GET_ITEM(list, static_cast<Py_ssize_t>(i)));
+            PyObject* id = PyList_GET_ITEM(list, static_cast<Py_ssize_t>(i));
+            values[i] = PyLong_CheckExact(id) ? PyLong_AsLongLong(id) : index(py::reinterpret_borrow<py::object>(id));
             if (values[i] == -1 && PyErr_Occurred()) {
+                if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_OverflowError)) throw py::error_already_set();
                 PyErr_Clear();
                 return i;
             }
+            if (static_cast<std::size_t>(PyList_GET_SIZE(list)) != count) throw std::runtime_error("the list of ids was changed while it was read");
         }
         return decoder_.decode(values.data(), count, out);
     }
+
+    // Of anything else but an int; it may run Python code.
+    static long long index(const py::object& id) { return PyLong_AsLongLong(id.ptr()); }
 };
 
 // Counts pieces over many calls, then trains. One thread or several: what comes out is the same.
@@ -328,30 +289,36 @@ class Counter {
     }
 
     // One text, in memory as UTF-8 (a mapped file). The offset of the first byte that is not UTF-8, or None.
-    std::optional<std::size_t> add_buffer(const py::buffer& buffer) {
-        const py::buffer_info info = buffer.request();
-        const std::string_view view(static_cast<const char*>(info.ptr), static_cast<std::size_t>(info.size * info.itemsize));
-        std::size_t invalid;
-        {
-            const py::gil_scoped_release released;
-            invalid = first_invalid_utf8(reinterpret_cast<const u8*>(view.data()), view.size());
-        }
+    std::optional<std::size_t> add_buffer(const py::object& buffer) {
+        const Memory memory(buffer);
+        std::size_t invalid = 0;
+        without_gil([&](const GoOn&) { invalid = first_invalid_utf8(memory.data(), memory.size()); });
         if (invalid != kValid) return invalid;
-        add_views({view});
+        add_views({{reinterpret_cast<const char*>(memory.data()), memory.size()}});
         return std::nullopt;
     }
 
     std::size_t pieces() {
-        return all().size();
+        std::size_t count = 0;
+        without_gil([&](const GoOn& go_on) { count = all(go_on).size(); });
+        return count;
     }
     std::size_t bytes() const { return bytes_; }
 
     // Code point -> how often it occurs.
     std::unordered_map<u32, std::int64_t> characters() {
         std::unordered_map<u32, std::int64_t> counts;
-        for (const Counted& one : all())
-            for (std::size_t i = 0; i < one.piece.size(); i += utf8_length(static_cast<u8>(one.piece[i])))
-                counts[decode_utf8(reinterpret_cast<const u8*>(one.piece.data()) + i)] += one.count;
+        without_gil([&](const GoOn& go_on) {
+            std::vector<std::int64_t> flat(0x110000);
+            std::size_t steps = 0;
+            for (const Counted& one : all(go_on))
+                for (std::size_t i = 0; i < one.piece.size(); i += utf8_length(static_cast<u8>(one.piece[i]))) {
+                    flat[decode_utf8(reinterpret_cast<const u8*>(one.piece.data()) + i)] += one.count;
+                    if (++steps % 65536 == 0) ask(&go_on);
+                }
+            for (u32 character = 0; character < flat.size(); ++character)
+                if (flat[character]) counts[character] = flat[character];
+        });
         return counts;
     }
 
@@ -360,25 +327,24 @@ class Counter {
         const Tie tie = tie_name == "lowest_ids" ? Tie::lowest_ids : tie_name == "first_seen" ? Tie::first_seen : Tie::greatest_bytes;
         std::vector<LearnedMerge> merges;
         std::int64_t base_tokens = 0, best_left = -1;
-        Signals signals;
-        bool stopped = false;
-        {
-            const py::gil_scoped_release released;
-            Trainer trainer(base, tie, min_frequency, max_length);
-            characters ? fill_characters(trainer, base) : fill_bytes(trainer, base);
+        without_gil([&](const GoOn& go_on) {
+            Trainer trainer(base, tie, min_frequency, max_length, go_on);
+            characters ? fill_characters(trainer, base, go_on) : fill_bytes(trainer, base, go_on);
             all_.reset();
             base_tokens = trainer.tokens();
             trainer.learn(most, merges, [&](std::size_t done) {
-                if (!progress.is_none()) {
-                    const py::gil_scoped_acquire acquired;
+                if (progress.is_none()) return;
+                const WithGil gil;
+                try {
                     progress(done);
+                } catch (const std::exception&) {
+                    throw;
+                } catch (...) {
+                    stand_still();
                 }
-                stopped = !signals.go_on();
-                return !stopped;
             });
-            if (merges.size() < most && !stopped) best_left = trainer.best_left();
-        }
-        signals.raise_if_interrupted();
+            if (merges.size() < most) best_left = trainer.best_left();
+        });
         const auto column = [&](auto field) {
             py::array_t<std::int64_t> values(static_cast<py::ssize_t>(merges.size()));
             std::int64_t* at = values.mutable_data();
@@ -422,25 +388,15 @@ class Counter {
             }
             bytes_ += view.size();
         }
-        while (counters_.size() < threads_) counters_.emplace_back(pattern_, memory_limit_);
-        Signals signals;
-        {
-            const py::gil_scoped_release released;
+        const auto threads = static_cast<unsigned>(std::max<std::size_t>(1, std::min<std::size_t>(threads_, chunks.size())));
+        while (counters_.size() < threads) counters_.emplace_back(pattern_, memory_limit_);
+        without_gil([&](const GoOn& go_on) {
             std::atomic<std::size_t> next{0};
-            std::atomic<bool> stop{false};
-            const auto work = [&](unsigned t, auto go_on) {
-                for (std::size_t i; (i = next++) < chunks.size() && !stop;)
-                    counters_[t].add(chunks[i].s, chunks[i].n, chunks[i].first, go_on);
-            };
-            std::vector<std::jthread> running;
-            if (chunks.size() > 1)
-                for (unsigned t = 1; t < threads_; ++t) running.emplace_back(work, t, [&] { return !stop.load(std::memory_order_relaxed); });
-            work(0, [&] {
-                if (!signals.go_on()) stop = true;
-                return !stop.load(std::memory_order_relaxed);
+            share(threads, go_on, [&](unsigned t, const GoOn& ask) {
+                for (std::size_t i; ask() && (i = next++) < chunks.size();)
+                    counters_[t].add(chunks[i].s, chunks[i].n, chunks[i].first, ask);
             });
-        }
-        signals.raise_if_interrupted();
+        });
     }
 
     std::size_t chunk_end(const u8* s, std::size_t at, std::size_t n) const {
@@ -452,18 +408,18 @@ class Counter {
     }
 
     // Counting is over once this is asked for.
-    const AllPieces& all() {
+    const AllPieces& all(const GoOn& go_on) {
         if (!all_) {
-            all_ = std::make_unique<AllPieces>(counters_);
+            all_ = std::make_unique<AllPieces>(counters_, &go_on);
             counters_.clear();
         }
         return *all_;
     }
 
-    void fill_bytes(Trainer& trainer, const std::vector<std::string>& base) {
+    void fill_bytes(Trainer& trainer, const std::vector<std::string>& base, const GoOn& go_on) {
         std::array<u32, 256> number{};
         for (std::size_t i = 0; i < base.size(); ++i) number[static_cast<u8>(base[i][0])] = static_cast<u32>(i);
-        const AllPieces& pieces = all();
+        const AllPieces& pieces = all(go_on);
         std::size_t units = 0;
         for (const Counted& one : pieces) units += one.piece.size();
         trainer.reserve(units, pieces.size());
@@ -475,10 +431,10 @@ class Counter {
     }
 
     // A character that is no base token cuts the piece.
-    void fill_characters(Trainer& trainer, const std::vector<std::string>& base) {
+    void fill_characters(Trainer& trainer, const std::vector<std::string>& base, const GoOn& go_on) {
         std::vector<u32> number(0x110000, kNone);
         for (std::size_t i = 0; i < base.size(); ++i) number[decode_utf8(reinterpret_cast<const u8*>(base[i].data()))] = static_cast<u32>(i);
-        for (const Counted& one : all()) {
+        for (const Counted& one : all(go_on)) {
             bool open = false;
             for (std::size_t i = 0; i < one.piece.size(); i += utf8_length(static_cast<u8>(one.piece[i]))) {
                 const u32 id = number[decode_utf8(reinterpret_cast<const u8*>(one.piece.data()) + i)];
@@ -524,9 +480,9 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         }
         return made;
     });
-    module.def("first_invalid_utf8", [](const py::buffer& buffer) -> std::optional<std::size_t> {
-        const py::buffer_info info = buffer.request();
-        const std::size_t at = first_invalid_utf8(static_cast<const u8*>(info.ptr), static_cast<std::size_t>(info.size * info.itemsize));
+    module.def("first_invalid_utf8", [](const py::object& buffer) -> std::optional<std::size_t> {
+        const Memory memory(buffer);
+        const std::size_t at = first_invalid_utf8(memory.data(), memory.size());
         if (at == kValid) return std::nullopt;
         return at;
     });
@@ -548,7 +504,7 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         .def("decode_bytes", &BoundDecoder::decode_bytes)
         .def("decode", &BoundDecoder::decode);
     py::class_<Counter>(module, "Counter", py::module_local())
-        .def(py::init<const std::string&, unsigned, std::size_t>())
+        .def(py::init<const std::string&, unsigned, std::size_t>(), py::arg("pattern"), py::arg("threads"), py::arg("memory_limit") = 0)
         .def("add", &Counter::add)
         .def("add_buffer", &Counter::add_buffer)
         .def("characters", &Counter::characters)

@@ -3,9 +3,9 @@
 // A piece of up to 8 bytes, as 90% are, is its own key, padded with zeros (pieces with a byte 0 are not kept). Four keys and
 // what belongs to them share a cache line, and a piece can stand in one line only: a lookup touches one line, compares four
 // keys at once, and has no loop and no branch but the one for "not there". The ids stand in the line itself, up to three of
-// 16 bits or two of 28. The tables double while they fill, up to kMostLines (16 MiB each); from then on a new piece takes
-// the place of another. Pieces of 9 to 16 bytes and of more have tables of their own, of the same design and of an ordinary
-// one. Memory of a worker: 50 MiB at most.
+// 16 bits or two of 28. The tables double while they fill, up to kMostLines (16 MiB); from then on a new piece takes the
+// place of another. Pieces of 9 to 16 bytes and of more have tables of their own, of the same design (24 MiB) and of an
+// ordinary one (32 MiB). Memory of a worker: 80 MiB at most.
 #pragma once
 
 #include <memory>
@@ -156,7 +156,7 @@ inline u64 hash_text(std::string_view text) {
 template <class Id>
 class LongCache {
    public:
-    static constexpr std::size_t kLongBytes = std::size_t{16} << 20;
+    static constexpr std::size_t kLongBytes = std::size_t{32} << 20;
 
     struct Found {
         const Id* ids;
@@ -176,8 +176,8 @@ class LongCache {
     }
 
     void insert(std::string_view piece, u64 hash, const u32* ids, std::size_t count) {
-        if (text_.size() + ids_.size() * sizeof(Id) > kLongBytes) *this = LongCache();
         if (used_ * 2 >= slots_.size()) grow();
+        if (text_.capacity() + ids_.capacity() * sizeof(Id) + slots_.size() * sizeof(Slot) > kLongBytes) *this = LongCache(), grow();
         std::size_t i = hash & (slots_.size() - 1);
         while (slots_[i].length) i = (i + 1) & (slots_.size() - 1);
         slots_[i] = {hash, static_cast<u32>(text_.size()), static_cast<u32>(piece.size()), static_cast<u32>(ids_.size()),

@@ -13,6 +13,7 @@
 
 #include "cache.hpp"
 #include "split.hpp"
+#include "stop.hpp"
 
 namespace minigpt {
 
@@ -63,9 +64,11 @@ class PieceTable {
         }
     }
 
-    // Adds what another table has counted.
-    void join(const PieceTable& other) {
+    // Adds what another table has counted. If it is told to stop, this one is no use any more.
+    void join(const PieceTable& other, const GoOn* go_on) {
+        std::size_t steps = 0;
         for (const Slot& slot : other.slots_) {
+            if (++steps % 4096 == 0) ask(go_on);
             if (!slot.count) continue;
             if ((used_ + 1) * 3 > slots_.size() * 2) grow();
             if (slot.high >> 56 == kLongMark) add_long(other.text_of(slot), slot.count, slot.first);
@@ -74,12 +77,16 @@ class PieceTable {
     }
 
     // All pieces in the order in which they were first seen. The views last as long as the table is not changed.
-    std::vector<Counted> sorted() const {
+    std::vector<Counted> sorted(const GoOn* go_on) const {
         std::vector<Counted> all;
         all.reserve(used_);
         for (const Slot& slot : slots_)
             if (slot.count) all.push_back({text_of(slot), slot.count, slot.first});
-        std::sort(all.begin(), all.end(), [](const Counted& a, const Counted& b) { return a.first < b.first; });
+        std::size_t steps = 0;
+        std::sort(all.begin(), all.end(), [&steps, go_on](const Counted& a, const Counted& b) {
+            if (++steps % 65536 == 0) ask(go_on);
+            return a.first < b.first;
+        });
         return all;
     }
 
@@ -172,7 +179,7 @@ class PieceTable {
 class Runs {
    public:
     void spill(const PieceTable& table) {
-        std::vector<Counted> pieces = table.sorted();
+        std::vector<Counted> pieces = table.sorted(nullptr);
         std::sort(pieces.begin(), pieces.end(), [](const Counted& a, const Counted& b) { return a.piece < b.piece; });
         File file(std::tmpfile());
         if (!file) throw std::runtime_error("no temporary file could be made for counts that exceed the memory limit");
@@ -258,21 +265,22 @@ class PieceCounter {
     Runs runs;
 
     // A text of its own in valid UTF-8; its pieces are numbered from `first` on.
-    template <class GoOn>
-    void add(const u8* s, std::size_t n, u64 first, GoOn go_on) {
+    void add(const u8* s, std::size_t n, u64 first, const GoOn& go_on) {
         std::size_t window = kWindow;
         for (std::size_t at = 0; at < n && go_on();) {
             std::size_t size = std::min(window, n - at);
+            if (size > 0xFFFFFF00) throw std::overflow_error("a piece of the text is longer than 4 GiB, the most that can be counted");
             const bool last = at + size == n;
+            if (!last)
+                while (is_continuation(s[at + size])) --size;
             const u8* from = s + at;
-            if (last) {
-                if (buffer_.size() < size + 64) buffer_.resize(size + 64);
+            if (n - at - size < kRoom) {  // nothing may be read behind the text, so its end is copied to where there is room
+                if (buffer_.size() < size + kRoom) buffer_.resize(size + kRoom);
                 std::memcpy(buffer_.data(), from, size);
                 from = buffer_.data();
-            } else {
-                while (is_continuation(s[at + size])) --size;
             }
-            if (ends_.size() < size + 1) ends_.resize(size + 1);
+            const std::size_t room = splitter_.choice().pattern == Pattern::none ? 1 : size + 1;
+            if (ends_.size() < room) ends_.resize(room);
             const std::size_t count = splitter_.cut(from, size, last, ends_.data());
             if (memory_limit_ && table.size() && table.memory_for(count) > memory_limit_) {
                 runs.spill(table);
@@ -286,7 +294,7 @@ class PieceCounter {
     }
 
    private:
-    static constexpr std::size_t kWindow = 16 << 10;
+    static constexpr std::size_t kWindow = 16 << 10, kRoom = 64;
     Splitter splitter_;
     std::size_t memory_limit_;
     std::vector<u32> ends_;
@@ -296,16 +304,16 @@ class PieceCounter {
 // All that has been counted, each piece once, in the order in which they were first seen.
 class AllPieces {
    public:
-    explicit AllPieces(std::deque<PieceCounter>& counters) {
+    AllPieces(std::deque<PieceCounter>& counters, const GoOn* go_on) {
         Runs runs;
         for (PieceCounter& counter : counters) runs.take(counter.runs);
         if (runs.empty()) {
             for (std::size_t i = 1; i < counters.size(); ++i) {
-                counters[0].table.join(counters[i].table);
+                counters[0].table.join(counters[i].table, go_on);
                 counters[i].table = PieceTable();
             }
             if (!counters.empty()) table_ = std::move(counters[0].table);
-            pieces_ = table_.sorted();
+            pieces_ = table_.sorted(go_on);
         } else {
             for (PieceCounter& counter : counters) {
                 runs.spill(counter.table);
@@ -313,6 +321,7 @@ class AllPieces {
             }
             std::vector<std::size_t> starts;
             runs.merged([&](const Counted& one) {
+                if (pieces_.size() % 65536 == 0) ask(go_on);
                 starts.push_back(text_.size());
                 text_.append(one.piece);
                 pieces_.push_back({{nullptr, one.piece.size()}, one.count, one.first});

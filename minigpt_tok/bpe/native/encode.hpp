@@ -6,6 +6,7 @@
 
 #include "cache.hpp"
 #include "split.hpp"
+#include "stop.hpp"
 #include "vocab.hpp"
 
 namespace minigpt {
@@ -41,6 +42,7 @@ class Ids {
     void clear() { size_ = 0; }
     const Id* data() const { return data_; }
     std::size_t size() const { return size_; }
+    std::size_t room() const { return room_; }
     // The memory, cut to size; the caller frees it.
     Id* release() {
         void* data = std::realloc(data_, std::max<std::size_t>(size_, 1) * sizeof(Id));
@@ -65,6 +67,26 @@ class Worker {
     Worker(const Vocab& vocab, PatternChoice pattern, bool whole_piece)
         : vocab_(vocab), splitter_(pattern), whole_piece_(whole_piece) {}
 
+    // While it lives, `go_on` is asked within long pieces too, which throw Stopped at a no.
+    class Asking {
+       public:
+        Asking(Worker& worker, const GoOn& go_on) : worker_(worker) { worker_.asked_ = &go_on; }
+        ~Asking() { worker_.asked_ = nullptr; }
+        Asking(const Asking&) = delete;
+
+       private:
+        Worker& worker_;
+    };
+
+    // Gives back what only a very long piece has needed. The caches stay.
+    void trim() {
+        if (buffer_.size() + ends_.size() <= kKept) return;
+        for (auto* one : {&ends_, &ids_, &units_}) std::vector<u32>().swap(*one);
+        std::vector<u8>().swap(buffer_);
+        splitter_ = Splitter(splitter_.choice());
+    }
+
+    static constexpr std::size_t kKept = std::size_t{1} << 20;
     static constexpr std::size_t kWindow = 16 << 10;  // bytes
     static constexpr std::size_t kRoom = 64;          // bytes behind a window that may be read, and mean nothing
 
@@ -74,6 +96,7 @@ class Worker {
         std::size_t window = kWindow;
         for (std::size_t at = 0; at < n;) {
             std::size_t size = std::min(window, n - at);
+            check_size(size);
             const bool last = at + size == n;
             const u8* from = s + at;
             if (last) {  // nothing may be read behind the text, so its end is copied to where there is room
@@ -126,12 +149,20 @@ class Worker {
     LongCache<Id> long_;
     std::vector<u32> ends_, ids_, units_;
     std::vector<u8> buffer_;
+    const GoOn* asked_ = nullptr;
 
     static constexpr std::size_t kLongPiece = 256;  // bytes; a longer one is cut where no token reaches across
 
+    // Places in a window have 32 bits; a window is longer than kWindow only where a piece is.
+    static void check_size(std::size_t n) {
+        if (n > 0xFFFFFF00) throw std::overflow_error("a piece of the text is longer than 4 GiB, the most that can be merged");
+    }
+
     // Encodes the pieces that a window decides, and gives the end of the last of them. `s` has room for 16 bytes more.
     std::size_t encode_window(const u8* s, std::size_t n, bool last, Ids<Id>& out) {
-        if (ends_.size() < n + 2) ends_.resize(n + 2);
+        check_size(n);
+        const std::size_t room = (splitter_.choice().pattern == Pattern::none ? 1 : n) + 2;
+        if (ends_.size() < room) ends_.resize(room);
         ends_[0] = 0;
         u32* const ends = ends_.data() + 1;  // so that a piece begins at ends[i - 1]
         const std::size_t count = splitter_.cut(s, n, last, ends);
@@ -239,7 +270,7 @@ class Worker {
 
     void merge(const u8* s, std::size_t n, Ids<Id>& out) {
         ids_.clear();
-        if (!vocab_.encode({reinterpret_cast<const char*>(s), n}, ids_, units_)) throw BadText();
+        if (!vocab_.encode({reinterpret_cast<const char*>(s), n}, ids_, units_, asked_)) throw BadText();
         Id* end = out.end();
         for (const u32 id : ids_) *end++ = static_cast<Id>(id);
         out.advance(ids_.size());
@@ -247,13 +278,14 @@ class Worker {
 
     // A long piece, cut where no token reaches across.
     void parts(const u8* s, std::size_t n, Ids<Id>& out) {
-        std::size_t start = 0;
+        std::size_t start = 0, parts = 0;
         for (std::size_t at = 0; at < n;) {
             const std::size_t next = at + (vocab_.characters() ? utf8_length(s[at]) : 1);
             if (next >= n || !vocab_.may_join(s + at, s + next)) {
                 const std::size_t size = next - start;
                 size > kLongPiece ? merge(s + start, size, out) : piece(s + start, size, out);
                 start = next;
+                if (++parts % 1024 == 0) ask(asked_);
             }
             at = next;
         }

@@ -1,12 +1,11 @@
 // The encoder as Python holds it: one vocabulary, and a worker for each thread that happens to be encoding.
 #pragma once
 
-#include <atomic>
-#include <functional>
+#include <deque>
 #include <mutex>
-#include <thread>
 
 #include "encode.hpp"
+#include "threads.hpp"
 
 namespace minigpt {
 
@@ -23,9 +22,8 @@ class Encoder {
     Encoder(Vocab vocab, PatternChoice pattern, bool whole_piece)
         : vocab_(std::move(vocab)), pattern_(pattern), whole_piece_(whole_piece) {}
 
-    using GoOn = std::function<bool()>;
-
-    // Borrows a worker for the length of one call.
+    // Borrows a worker for the length of one call. Taken and given back by who holds the GIL, so that a fork, which a thread
+    // with the GIL makes, never finds the lock taken.
     class Lease {
        public:
         explicit Lease(Encoder& encoder) : encoder_(encoder) {
@@ -37,11 +35,12 @@ class Encoder {
             if (!worker_) worker_ = std::make_unique<Worker<Id>>(encoder.vocab_, encoder.pattern_, encoder.whole_piece_);
         }
         ~Lease() {
+            worker_->trim();
             const std::lock_guard lock(encoder_.mutex_);
             encoder_.idle_.push_back(std::move(worker_));
         }
         Lease(const Lease&) = delete;
-        Worker<Id>* operator->() { return worker_.get(); }
+        Worker<Id>& operator*() { return *worker_; }
 
        private:
         Encoder& encoder_;
@@ -58,45 +57,43 @@ class Encoder {
         }
     }
 
-    // All texts in order, with the number of ids of each; several threads take neighbouring texts of equal size in all.
-    // A text that cannot be encoded gives its number in `bad` and ends the work.
-    void encode_batch(const std::vector<Text>& texts, unsigned threads, Ids<Id>& out, std::vector<std::size_t>& counts,
-                      std::size_t& bad, const GoOn& go_on) {
+    // The same where it may take long: a piece of any length asks too. It ends early if told to stop.
+    static void encode_long(Worker<Id>& worker, const Text& text, Ids<Id>& out, const GoOn& go_on) {
+        const typename Worker<Id>::Asking asking(worker, go_on);
+        try {
+            encode(worker, text, out, std::cref(go_on));
+        } catch (const Stopped&) {
+        }
+    }
+
+    // How many threads are worth while for some texts, at most `most`.
+    static unsigned threads_for(const std::vector<Text>& texts, unsigned most) {
+        constexpr std::size_t kWorthAThread = 1 << 20;
+        const std::size_t worth = total(texts) / kWorthAThread;
+        return static_cast<unsigned>(std::max<std::size_t>(1, std::min({std::size_t{most}, worth, texts.size()})));
+    }
+
+    // All texts in order, with the number of ids of each; each worker takes neighbouring texts, of equal size in all. A text
+    // that cannot be encoded gives its number in `bad` and ends the work.
+    void encode_batch(const std::vector<Text>& texts, std::deque<Lease>& workers, Ids<Id>& out,
+                      std::vector<std::size_t>& counts, std::size_t& bad, const GoOn& go_on) {
         counts.assign(texts.size(), 0);
         bad = kValid;
-        std::size_t total = 0;
-        for (const Text& text : texts) total += text.length;
-        constexpr std::size_t kWorthAThread = 1 << 20;
-        threads = static_cast<unsigned>(std::min<std::size_t>(threads, total / kWorthAThread));
-        if (threads <= 1) {
-            Lease worker(*this);
-            encode_some(worker, texts, 0, texts.size(), out, counts, bad, go_on);
-            return;
-        }
+        const auto threads = static_cast<unsigned>(workers.size());
+        if (threads == 1) return encode_some(*workers[0], texts, 0, texts.size(), out, counts, bad, go_on);
         std::vector<std::size_t> borders{0};
         std::size_t seen = 0;
+        const std::size_t size = total(texts);
         for (std::size_t i = 0; i < texts.size(); ++i) {
             seen += texts[i].length;
-            if (seen * threads >= total * borders.size()) borders.push_back(i + 1);
+            if (borders.size() < threads && seen * threads >= size * borders.size()) borders.push_back(i + 1);
         }
-        borders.resize(threads);
-        borders.push_back(texts.size());
+        borders.resize(threads + 1, texts.size());
         std::vector<Ids<Id>> parts(threads);
         std::vector<std::size_t> bads(threads, kValid);
-        std::atomic<bool> stop{false};
-        {
-            std::vector<std::jthread> running;
-            for (unsigned t = 1; t < threads; ++t)
-                running.emplace_back([&, t] {
-                    Lease worker(*this);
-                    encode_some(worker, texts, borders[t], borders[t + 1], parts[t], counts, bads[t], [&] { return !stop.load(std::memory_order_relaxed); });
-                });
-            Lease worker(*this);
-            encode_some(worker, texts, borders[0], borders[1], parts[0], counts, bads[0], [&] {
-                if (!go_on()) stop = true;
-                return !stop.load(std::memory_order_relaxed);
-            });
-        }
+        share(threads, go_on, [&](unsigned t, const GoOn& ask) {
+            encode_some(*workers[t], texts, borders[t], borders[t + 1], parts[t], counts, bads[t], ask);
+        });
         for (const std::size_t one : bads) bad = std::min(bad, one);
         std::size_t ids = 0;
         for (const auto& part : parts) ids += part.size();
@@ -114,15 +111,23 @@ class Encoder {
     std::mutex mutex_;
     std::vector<std::unique_ptr<Worker<Id>>> idle_;
 
-    template <class Check>
-    void encode_some(Lease& worker, const std::vector<Text>& texts, std::size_t first, std::size_t last, Ids<Id>& out,
-                     std::vector<std::size_t>& counts, std::size_t& bad, Check go_on) {
+    static std::size_t total(const std::vector<Text>& texts) {
+        std::size_t sum = 0;
+        for (const Text& text : texts) sum += text.length;
+        return sum;
+    }
+
+    static void encode_some(Worker<Id>& worker, const std::vector<Text>& texts, std::size_t first, std::size_t last,
+                            Ids<Id>& out, std::vector<std::size_t>& counts, std::size_t& bad, const GoOn& go_on) {
         bool going = true;
-        const auto check = [&] { return going = going && go_on(); };
+        const GoOn check = [&] { return going = going && go_on(); };
+        const typename Worker<Id>::Asking asking(worker, check);
         for (std::size_t i = first; i < last && going; ++i) {
             const std::size_t before = out.size();
             try {
-                encode(*worker.operator->(), texts[i], out, check);
+                encode(worker, texts[i], out, std::cref(check));
+            } catch (const Stopped&) {
+                return;
             } catch (const BadText&) {
                 bad = i;
                 return;

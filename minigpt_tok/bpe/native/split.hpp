@@ -38,6 +38,8 @@ class Splitter {
    public:
     explicit Splitter(PatternChoice choice) : choice_(choice) {}
 
+    PatternChoice choice() const { return choice_; }
+
     static constexpr std::size_t kLookahead = 8;  // bytes beyond a piece that may decide its end, runs apart
 
     // Piece ends in text[0, n), ascending, into `ends` (room for n). `last`: nothing follows, so the last end is n.

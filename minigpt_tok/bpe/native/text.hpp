@@ -57,7 +57,7 @@ class ClassTable {
 };
 
 inline ClassTable& classes() {
-    static ClassTable table;
+    static ClassTable& table = *new ClassTable;  // never freed: a thread may still be cutting text when the process ends
     return table;
 }
 

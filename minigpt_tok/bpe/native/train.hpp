@@ -9,8 +9,10 @@
 #pragma once
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 
+#include "stop.hpp"
 #include "text.hpp"
 #include "vocab.hpp"
 
@@ -25,9 +27,9 @@ struct LearnedMerge {
 
 class Trainer {
    public:
-    // base[id]: the raw bytes of the base tokens.
-    Trainer(std::vector<std::string> base, Tie tie, std::int64_t min_frequency, std::size_t max_length)
-        : tie_(tie), min_frequency_(min_frequency), max_length_(max_length), texts_(std::move(base)), lengths_(texts_.size(), 1) {
+    // base[id]: the raw bytes of the base tokens. All that takes long asks `go_on`, and throws Stopped at a no.
+    Trainer(std::vector<std::string> base, Tie tie, std::int64_t min_frequency, std::size_t max_length, const GoOn& go_on)
+        : tie_(tie), min_frequency_(min_frequency), max_length_(max_length), go_on_(go_on), texts_(std::move(base)), lengths_(texts_.size(), 1) {
         slots_.push_back(kNone);
         word_of_.push_back(0);
     }
@@ -43,18 +45,22 @@ class Trainer {
         slots_.push_back(id);
         word_of_.push_back(static_cast<u32>(weights_.size() - 1));
         tokens_ += weights_.back();
+        step();
     }
     void end_piece() {
         slots_.push_back(kNone);
         word_of_.push_back(static_cast<u32>(weights_.size() - 1));
+        if (slots_.size() > kMostSlots)
+            throw std::overflow_error("the distinct pieces of the training text are longer than 4 GiB together, the most that can be trained on");
     }
 
     std::int64_t tokens() const { return tokens_; }
 
-    // Up to `most` merges; `go_on` is told how many there are and may end it.
-    void learn(std::size_t most, std::vector<LearnedMerge>& merges, const std::function<bool(std::size_t)>& go_on) {
+    // Up to `most` merges; `progress` is told now and then how many there are.
+    void learn(std::size_t most, std::vector<LearnedMerge>& merges, const std::function<void(std::size_t)>& progress) {
         find_pairs();
         while (merges.size() < most) {
+            ask(&go_on_);
             if (heap_.empty()) break;
             const Candidate top = heap_.front();
             const std::int64_t count = pairs_[top.pair].count;
@@ -77,14 +83,15 @@ class Trainer {
             if (tie_ == Tie::greatest_bytes) texts_.push_back(texts_[left] + texts_[right]);
             merge(top.pair, left, right, static_cast<u32>(lengths_.size() - 1));
             merges.push_back({left, right, count, tokens_});
-            if (merges.size() % 256 == 0 && !go_on(merges.size())) break;
+            if (merges.size() % 256 == 0) progress(merges.size());
         }
     }
 
     // The count of the best pair that is left, 0 if none is; pairs that would be too long do not count.
-    std::int64_t best_left() const {
+    std::int64_t best_left() {
         std::unordered_map<u64, std::int64_t> left;
         for (std::size_t place = 1; place + 1 < slots_.size();) {
+            step();
             if (slots_[place] == kNone) {
                 ++place;
                 continue;
@@ -126,6 +133,8 @@ class Trainer {
     Tie tie_;
     std::int64_t min_frequency_, tokens_ = 0;
     std::size_t max_length_;
+    const GoOn& go_on_;
+    std::size_t steps_ = 0;
     std::vector<std::string> texts_;
     std::vector<u32> lengths_;  // in units, by id
     std::vector<u32> slots_, word_of_;
@@ -139,6 +148,11 @@ class Trainer {
     std::size_t indexed_ = 0;
 
     static constexpr u64 kNoPair = ~u64{0};
+    static constexpr std::size_t kMostSlots = 0xFFFFFFF0;
+
+    void step() {
+        if (++steps_ % 4096 == 0) ask(&go_on_);
+    }
 
     std::size_t home(u64 key) const {
         return ((key ^ key >> 29) * 0x9E3779B97F4A7C15u) >> (64 - static_cast<unsigned>(std::countr_zero(index_.size())));
@@ -171,7 +185,7 @@ class Trainer {
         };
         std::unordered_map<u64, Seen> seen;
         const auto each = [&](auto&& use) {
-            for (std::size_t place = 1; place + 1 < slots_.size(); ++place)
+            for (std::size_t place = 1; place + 1 < slots_.size(); ++place, step())
                 if (slots_[place] != kNone && slots_[place + 1] != kNone) use(u64{slots_[place]} << 32 | slots_[place + 1], place);
         };
         u64 last_key = kNoPair;
@@ -251,7 +265,7 @@ class Trainer {
         after_new_.resize(made + 1, kNone);
         const u32 la = lengths_[a], lb = lengths_[b];
         const u64 begin = pairs_[number].places, end = begin + pairs_[number].number;
-        for (u64 at = begin; at < end; ++at) {
+        for (u64 at = begin; at < end; ++at, step()) {
             if (at + 8 < end) __builtin_prefetch(&slots_[places_[at + 8]]);
             const std::size_t place = places_[at];
             if (!occurs(place, a, b)) continue;  // gone, or overlapped by the occurrence before it
@@ -280,7 +294,7 @@ class Trainer {
             if (pair.count < min_frequency_) continue;
             const u64 places = places_.size();
             u32 kept = 0;
-            for (u32 entry = pair.first; entry != kNone; entry = new_places_[entry].second) {
+            for (u32 entry = pair.first; entry != kNone; entry = new_places_[entry].second, step()) {
                 if (!occurs(new_places_[entry].first, l, r)) continue;
                 places_.push_back(new_places_[entry].first);
                 ++kept;

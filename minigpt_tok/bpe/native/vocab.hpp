@@ -11,6 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "stop.hpp"
 #include "text.hpp"
 
 namespace minigpt {
@@ -68,7 +69,7 @@ class Vocab {
         id_of_.reserve(tokens.size() * 2);
         for (std::size_t id = 0; id < tokens.size(); ++id) {
             if (!present[id]) continue;
-            id_of_.emplace(bytes_of(static_cast<u32>(id)), static_cast<u32>(id));
+            id_of_[bytes_of(static_cast<u32>(id))] = static_cast<u32>(id);  // of equal tokens the last, as in BPEModel
             if (!characters && tokens[id].size() == 1) byte_ids_[static_cast<u8>(tokens[id][0])] = static_cast<u32>(id);
         }
     }
@@ -82,9 +83,16 @@ class Vocab {
         note_neighbours();
     }
     void merge_by_bytes() {
+        // Halves are looked for only where both lengths occur, so that a very long token costs no quadratic time.
+        std::vector<bool> lengths;
+        for (const auto& [token, id] : id_of_) {
+            if (token.size() >= lengths.size()) lengths.resize(token.size() + 1);
+            lengths[token.size()] = true;
+        }
         std::vector<std::array<u32, 3>> splits;
         for (const auto& [token, id] : id_of_)
             for (std::size_t cut = 1; cut < token.size(); ++cut) {
+                if (!lengths[cut] || !lengths[token.size() - cut]) continue;
                 const auto left = id_of_.find(token.substr(0, cut)), right = id_of_.find(token.substr(cut));
                 if (left != id_of_.end() && right != id_of_.end()) splits.push_back({left->second, right->second, id});
             }
@@ -99,14 +107,16 @@ class Vocab {
     const char* start_of(u32 id) const { return arena_.data() + offsets_[id]; }
     u32 length_of(u32 id) const { return offsets_[id + 1] - offsets_[id]; }
 
-    // The ids of one piece, onto the end of `ids`. False if it has a character that a character tokenizer lacks.
-    bool encode(std::string_view piece, std::vector<u32>& ids, std::vector<u32>& units) const {
+    // The ids of one piece, onto the end of `ids`. False if it has a character that a character tokenizer lacks. A piece that
+    // takes long asks whether to go on.
+    bool encode(std::string_view piece, std::vector<u32>& ids, std::vector<u32>& units, const GoOn* go_on = nullptr) const {
         if (whole_piece_)
             if (const auto whole = id_of_.find(piece); whole != id_of_.end()) {
                 ids.push_back(whole->second);
                 return true;
             }
         units.clear();
+        if (piece.size() > kSmall) units.reserve(piece.size());
         const u8* s = reinterpret_cast<const u8*>(piece.data());
         if (characters_) {
             for (const u8* end = s + piece.size(); s < end; s += utf8_length(*s)) {
@@ -120,7 +130,7 @@ class Vocab {
                 if (byte_ids_[s[i]] != kNone) units.push_back(byte_ids_[s[i]]);
         }
         if (units.size() <= kSmall) merge_small(units.data(), units.size(), ids);
-        else merge_by_heap(units.data(), units.size(), ids);
+        else merge_by_heap(units.data(), units.size(), ids, go_on);
         return true;
     }
 
@@ -132,7 +142,7 @@ class Vocab {
             units.push_back(byte_ids_[static_cast<u8>(byte)]);
         }
         if (units.size() <= kSmall) merge_small(units.data(), units.size(), ids, limit);
-        else merge_by_heap(units.data(), units.size(), ids, limit);
+        else merge_by_heap(units.data(), units.size(), ids, nullptr, limit);
         return true;
     }
 
@@ -197,8 +207,17 @@ class Vocab {
         out.insert(out.end(), ids, ids + n);
     }
 
-    void merge_by_heap(u32* ids, std::size_t n, std::vector<u32>& out, u32 limit = kNone) const {
-        std::vector<u32> after(n), before(n), ranks(n, kNone), merged(n);
+    void merge_by_heap(u32* ids, std::size_t n, std::vector<u32>& out, const GoOn* go_on, u32 limit = kNone) const {
+        std::size_t steps = 0;
+        const auto step = [&] {
+            if (++steps % 4096 == 0) ask(go_on);
+        };
+        // Laid out one after the other: of a piece of many megabytes, each takes a while.
+        std::vector<u32> after(n), before, ranks, merged;  // of the token that begins at each place; its pair to the right
+        for (auto* column : {&before, &ranks, &merged}) {
+            ask(go_on);
+            column->resize(n, kNone);
+        }
         std::vector<u64> heap;  // rank, place; an entry is out of date once ranks[place] is another
         const auto later = std::greater<u64>();
         const auto look = [&](std::size_t i) {
@@ -208,18 +227,18 @@ class Vocab {
             ranks[i] = slot.rank < limit ? slot.rank : kNone, merged[i] = slot.merged;
         };
         for (std::size_t i = 0; i < n; ++i) after[i] = static_cast<u32>(i + 1), before[i] = static_cast<u32>(i) - 1;
-        for (std::size_t i = 0; i + 1 < n; ++i) {
-            look(i);
-            if (ranks[i] != kNone) heap.push_back(u64{ranks[i]} << 32 | i);
-        }
-        std::make_heap(heap.begin(), heap.end(), later);
         const auto offer = [&](std::size_t i) {
             look(i);
             if (ranks[i] == kNone) return;
             heap.push_back(u64{ranks[i]} << 32 | i);
             std::push_heap(heap.begin(), heap.end(), later);
         };
+        for (std::size_t i = 0; i + 1 < n; ++i) {
+            step();
+            offer(i);
+        }
         while (!heap.empty()) {
+            step();
             std::pop_heap(heap.begin(), heap.end(), later);
             const u32 rank = static_cast<u32>(heap.back() >> 32), place = static_cast<u32>(heap.back());
             heap.pop_back();

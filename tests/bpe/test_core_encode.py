@@ -1,0 +1,584 @@
+"""The core's encoder against the readable one: every pattern, rank rule and id width, on random and hostile text.
+
+A quick part runs always; the long part, by `--slow`, is the same on much more text.
+"""
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from minigpt_tok.bpe.encoder import LONG_PIECE, Encoder
+from minigpt_tok.bpe.fast import FastEncoder
+from minigpt_tok.bpe.model import ALL_BYTES, BPEModel
+from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer
+from minigpt_tok.errors import TokenizerError
+
+ALL_PATTERNS = (*sorted(PATTERNS), "none")
+MOST_SMALL_IDS = 1 << 16
+
+
+def with_holes(model, vocab_size):
+    return replace(model, tokens=(*model.tokens, *[None] * (vocab_size - len(model.tokens))))
+
+
+def without_bytes(model, dropped):
+    """The same without some base bytes and all that is made of them."""
+    kept = [token for token in model.tokens if not any(byte in dropped for byte in token)]
+    number = {token: id for id, token in enumerate(kept)}
+    merges, results = [], []
+    for (left, right), result in zip(model.merges, model.merge_results, strict=True):
+        if model.tokens[result] in number:
+            merges.append((number[model.tokens[left]], number[model.tokens[right]]))
+            results.append(number[model.tokens[result]])
+    return BPEModel(tokens=tuple(kept), merges=tuple(merges), merge_results=tuple(results), pattern=model.pattern)
+
+
+VARIANTS = {
+    "pairs, 16 bits": lambda models, model: model,
+    "pairs, 32 bits, holes": lambda models, model: with_holes(model, MOST_SMALL_IDS + 1),
+    "pairs, whole pieces": lambda models, model: replace(model, whole_piece=True),
+    "ranks, 16 bits, whole pieces": lambda models, model: models.by_bytes(model, whole_piece=True),
+    "ranks, 32 bits": lambda models, model: with_holes(models.by_bytes(model, whole_piece=False), MOST_SMALL_IDS + 1),
+    "dropped bytes": lambda models, model: without_bytes(model, b"\0\x04eA\xc3\xb7\xe6"),
+}
+_models = {}
+
+
+def make(models, pattern, variant):
+    if (pattern, variant) not in _models:
+        _models[pattern, variant] = VARIANTS[variant](models, models.trained(pattern))
+    return _models[pattern, variant]
+
+
+_expected = {}
+
+
+def expected_ids(models, model, text):
+    """By the readable encoder; kept, since every level of the core is asked."""
+    key = id(model), text
+    if key not in _expected:
+        _expected[key] = models.reference(model).encode(text)
+    return _expected[key]
+
+
+def check_text(models, fast, text, name=""):
+    """All ways of encoding one text."""
+    expected = expected_ids(models, fast.model, text)
+    assert fast.encode(text) == expected, name
+    array = fast.encode_to_numpy(text)
+    assert array.dtype == fast.dtype
+    assert array.tolist() == expected, name
+    assert fast.encode_to_numpy(memoryview(text.encode())).tolist() == expected, name
+    assert fast.count(text) == len(expected), name
+
+
+def check_batches(models, fast, texts):
+    expected = [expected_ids(models, fast.model, text) for text in texts]
+    for threads in (1, 2, 3):
+        assert fast._core.encode_batch(texts, threads) == expected
+        ids, offsets = fast._core.encode_batch_to_numpy(texts, threads)
+        assert [ids[start:end].tolist() for start, end in pairwise(offsets)] == expected
+        assert (ids.dtype, offsets.dtype) == (fast.dtype, np.int64)
+
+
+def test_the_width_of_ids(core, models):
+    model = models.trained("gpt2")
+    for vocab_size, kind, dtype in (
+        (MOST_SMALL_IDS, core.Encoder16, np.uint16),
+        (MOST_SMALL_IDS + 1, core.Encoder32, np.uint32),
+    ):
+        # The last id of all is used, beside the first ones.
+        tokens = [*model.tokens, *[None] * (vocab_size - len(model.tokens) - 1), b"zq"]
+        merge = (ALL_BYTES.index(b"z"), ALL_BYTES.index(b"q"))
+        wide = replace(
+            model,
+            tokens=tuple(tokens),
+            merges=(*model.merges, merge),
+            merge_results=(*model.merge_results, vocab_size - 1),
+        )
+        fast = FastEncoder(wide)
+        assert type(fast._core) is kind
+        for text in ("zq", "zqzq zq", "the zq" * 3, "zq" * 40, "zq" * 400, "a" + "zq" * 7):
+            ids = fast.encode(text)
+            assert ids == Encoder(wide).encode(text)
+            assert vocab_size - 1 in ids
+            array = fast.encode_to_numpy(text)
+            assert array.dtype == dtype
+            assert array.tolist() == ids == fast.encode(text)  # from the cache, the second time
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("pattern", ALL_PATTERNS)
+def test_random_text(core, models, hard, pattern, variant):
+    fast = FastEncoder(make(models, pattern, variant))
+    rng = random.Random(f"{pattern} {variant}")
+    texts = [hard.random(rng, length) for length in (1, 2, 3, 5, 9, 17, 40, 40, 90, 300, 1500)]
+    for text in (*texts, ""):
+        check_text(models, fast, text)
+    for text in texts:  # with a cache that knows all of it
+        check_text(models, fast, text)
+    check_batches(models, fast, [*texts, "", *texts[::-1]])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("pattern", ALL_PATTERNS)
+def test_hostile_text(core, models, hard, pattern, variant):
+    fast = FastEncoder(make(models, pattern, variant))
+    for name, text in hard.hostile(LONG_PIECE * 3 // 2).items():
+        check_text(models, fast, text, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("pattern", ALL_PATTERNS)
+def test_much_random_and_hostile_text(core, models, hard, pattern, variant):
+    fast = FastEncoder(make(models, pattern, variant))
+    rng = random.Random(f"much {pattern} {variant}")
+    for length in (*range(1, 300), *[1000] * 100, 30_000, 200_000):
+        check_text(models, fast, hard.random(rng, length))
+    for name, text in hard.hostile(40_000).items():
+        check_text(models, fast, text, name)
+    _expected.clear()
+
+
+@pytest.mark.parametrize("pattern", ALL_PATTERNS)
+def test_real_text(core, models, shared, pattern):
+    fast = FastEncoder(models.trained(pattern))
+    prose = (shared / "corpora/prose/gutenberg_1MB.txt").read_text("utf-8")
+    scripts = (shared / "corpora/multilingual/udhr2_major_scripts.txt").read_text("utf-8")
+    for text in (prose[:60_000], scripts[20_000:50_000]):
+        check_text(models, fast, text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ALL_PATTERNS)
+def test_much_real_text(core, models, shared, pattern):
+    fast = FastEncoder(models.trained(pattern))
+    for file in ("prose/gutenberg_1MB.txt", "multilingual/udhr2_major_scripts.txt", "wikitext-2-raw/wiki.test.raw"):
+        check_text(models, fast, (shared / "corpora" / file).read_text("utf-8"))
+    _expected.clear()
+
+
+# Where windows end
+
+
+ALPHABETS = {
+    "ascii": "abcdefghijklmn ",
+    "latin-1": "abcdéfghijklmn ",
+    "plane 0": "abcdefg日ijklmn ",
+    "all": "abc\U00010400efghijklmn ",
+}
+WINDOW = 16 << 10
+
+
+def check_ends_of_windows(models, hard, pattern, alphabet):
+    """Snippets that some pattern looks at twice lie across the end of a window, at every offset."""
+    filler = ALPHABETS[alphabet]
+    widest = max(map(ord, filler))
+    snippets = [snippet for snippet in hard.snippets if max(map(ord, snippet)) <= widest or alphabet == "all"]
+    random.Random(pattern).shuffle(snippets)
+    middle = "".join(snippets)
+    pretokenizer = get_pretokenizer(pattern)
+    texts = []
+    # Windows are counted in bytes of UTF-8, or in characters of a str: both borders lie in the snippets.
+    for units in (len, lambda text: len(text.encode())):
+        lead = WINDOW - units(middle) - 40
+        before = filler * (lead // units(filler))
+        room = WINDOW - units(before)
+        texts += [before + "x" * (room - offset) + middle + filler * 3 for offset in range(0, units(middle) + 4, 3)]
+    pieces = [pretokenizer.pieces(text) for text in texts]
+    model = models.of_whole_pieces([piece for text in pieces for piece in text], pattern)
+    fast = FastEncoder(model)
+    for text, cut in zip(texts, pieces, strict=True):
+        expected = [model.id_of[piece.encode()] for piece in cut]
+        assert fast.encode_to_numpy(text).tolist() == expected
+        assert fast.encode_to_numpy(memoryview(text.encode())).tolist() == expected
+
+
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+@pytest.mark.parametrize("pattern", sorted(PATTERNS))
+def test_windows_end_anywhere(best_core, models, hard, pattern, alphabet):
+    check_ends_of_windows(models, hard, pattern, alphabet)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+@pytest.mark.parametrize("pattern", sorted(PATTERNS))
+def test_windows_end_anywhere_at_every_level(core, models, hard, pattern, alphabet):
+    check_ends_of_windows(models, hard, pattern, alphabet)
+
+
+@pytest.mark.parametrize("pattern", sorted(PATTERNS))
+def test_pieces_longer_than_a_window(best_core, models, hard, pattern):
+    pretokenizer = get_pretokenizer(pattern)
+    hostile = hard.hostile(WINDOW + 500)
+    texts = [f"some words, {text} and 'more\n" for text in hostile.values()]
+    texts += [f"x{text}y" for text in hard.hostile(5 * WINDOW // 2).values()]
+    texts += [hostile["blanks"] + other + hostile["one letter"] for other in ("", "'s", "\n", "1", "日", "\u0301")]
+    texts += [hostile[one] + hostile[two] for one, two in pairwise([*hostile, "blanks", "line ends", "blanks"])]
+    for text in texts:
+        cut = pretokenizer.pieces(text)
+        model = models.of_whole_pieces(cut, pattern)
+        expected = [model.id_of[piece.encode()] for piece in cut]
+        fast = FastEncoder(model)
+        assert fast.encode_to_numpy(text).tolist() == expected
+        assert fast.encode_to_numpy(memoryview(text.encode())).tolist() == expected
+
+
+# Long pieces
+
+
+@pytest.mark.parametrize("rule", ["pair", "bytes"])
+@pytest.mark.parametrize("dropped", [b"", b"\0d\xcc"])
+def test_long_pieces_are_cut_only_where_no_merge_can_reach(core, models, hard, rule, dropped):
+    """Against merging the whole piece at once, which cuts nothing."""
+    model = without_bytes(models.trained("none"), dropped)
+    if rule == "bytes":
+        model = models.by_bytes(model, whole_piece=False)
+    fast, reference = FastEncoder(model), models.reference(model)
+    rng = random.Random(5)
+    for length in (40, 41, 255, 256, 257, 258, 500, 3000):
+        for alphabet in ("a", "ab", "abc d", "the catsa", "\0abd", "é日\u0301 e", "the cat's ad\0"):
+            text = "".join(rng.choices(alphabet, k=length))
+            assert fast.encode(text) == reference.merge(text.encode()), (text, rule)
+
+
+def check_sizes(fast, texts):
+    """That the ids' bytes come to the text's; were anything quadratic, a million characters would take days."""
+    for name, text in texts.items():
+        ids = fast.encode_to_numpy(text)
+        assert b"".join([fast.model.tokens[id] for id in ids.tolist()]) == text.encode(), name
+        assert np.array_equal(fast.encode_to_numpy(memoryview(text.encode())), ids), name
+
+
+def test_a_million_of_anything(best_core, models, hard):
+    check_sizes(FastEncoder(models.trained("cl100k")), hard.hostile(1_000_000))
+
+
+def test_a_million_of_anything_in_whole_pieces(best_core, models, hard):
+    texts = hard.hostile(1_000_000)
+    check_sizes(
+        FastEncoder(models.by_bytes(models.trained("gpt2"), whole_piece=True)),
+        {name: texts[name] for name in ("one letter", "no white space", "blanks", "digits", "nul", "combining marks")},
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ALL_PATTERNS)
+def test_a_million_of_anything_by_every_pattern(core, models, hard, pattern):
+    texts = hard.hostile(1_000_000)
+    for variant in VARIANTS:
+        if variant != "dropped bytes":
+            check_sizes(FastEncoder(make(models, pattern, variant)), texts)
+
+
+@pytest.mark.parametrize("pattern", sorted(PATTERNS))
+def test_no_scanner_looks_twice_at_a_long_run(best_core, models, pattern):
+    """Runs that an alternative takes and gives back, over and over, a million characters long."""
+    fast = FastEncoder(models.trained(pattern))
+    runs = (
+        "A" * 1000 + "ʰ" * 1000,
+        "Aʰ",
+        " \n" * 500 + " " * 500,
+        " " * 999 + "x",
+        "'" * 999 + "s",
+        "/" * 999 + "\n",
+        "\u0301" * 500 + "A" * 500,
+        "\u0301A",
+    )
+    texts = {run: run * (1_000_000 // len(run)) for run in runs}
+    for run, text in texts.items():
+        ids = fast.encode_to_numpy(text)
+        assert sum(len(fast.model.tokens[id]) for id in ids.tolist()) == len(text.encode()), run
+
+
+# Characters
+
+
+CHARACTERS = "low er日本語\U0001f600\U00010400é\0\u0301\n"
+
+
+@pytest.fixture(scope="module")
+def character_models(models):
+    small = models.trained("none", 90, "character")
+    # Characters beyond plane 0, in tokens and on their own.
+    base = sorted(set(CHARACTERS))
+    number = {character: id for id, character in enumerate(base)}
+    tokens = [character.encode() for character in base]
+    merges, results = [], []
+    for left, right in (
+        "lo",
+        "ow",
+        ("lo", "w"),
+        "日本",
+        ("\U0001f600", "\U00010400"),
+        ("本", "\U0001f600"),
+        "\0\0",
+        "e\u0301",
+    ):
+        merges.append((number[left], number[right]))
+        number.setdefault(left + right, len(tokens))
+        results.append(number[left + right])
+        if results[-1] == len(tokens):
+            tokens.append((left + right).encode())
+    made = BPEModel(
+        unit="character", tokens=tuple(tokens), merges=tuple(merges), merge_results=tuple(results), pattern="none"
+    )
+    return (
+        small,
+        made,
+        replace(made, pattern="gpt2"),
+        with_holes(made, MOST_SMALL_IDS + 1),
+        replace(made, whole_piece=True),
+    )
+
+
+def test_characters(core, models, character_models):
+    rng = random.Random(3)
+    for model in character_models:
+        known = "".join(token.decode() for token in model.base_ids)
+        fast = FastEncoder(model)
+        for length in (0, 1, 2, 5, 40, 41, 200, 256, 257, 300, 5000, 40_000):
+            check_text(models, fast, "".join(rng.choices(known, k=length)))
+        check_batches(models, fast, ["".join(rng.choices(known, k=length)) for length in (0, 3, 700, 0)])
+
+
+def test_characters_that_are_unknown(core, models, character_models):
+    for model in character_models:
+        fast, reference = FastEncoder(model), models.reference(model)
+        known = "lore"
+        for text in ("Qz", "lorZ", "l" * 300 + "\U0001f602", "lo\ud800", "\udfff", "lo" * 30_000 + "Z", "Q\udc00"):
+            with pytest.raises(TokenizerError) as expected:
+                reference.encode(text)
+            for encode in (fast.encode, fast.encode_to_numpy, fast.count, fast.encode_with_offsets):
+                with pytest.raises(TokenizerError) as raised:
+                    encode(text)
+                assert str(raised.value) == str(expected.value)
+            for encode in (fast.encode_batch, fast.encode_batch_to_numpy):
+                with pytest.raises(TokenizerError, match=r"texts\[1\]: the text has"):
+                    encode([known, text, known])
+        assert fast.encode(known * 20) == reference.encode(known * 20)  # none of these has spoilt a worker
+
+
+# What is no text
+
+
+@pytest.mark.parametrize("where", [0, 1, 100, 5000, WINDOW, 70_000])
+@pytest.mark.parametrize("code_point", [0xD800, 0xDBFF, 0xDC00, 0xDFFF])
+def test_lone_surrogates(core, models, where, code_point):
+    model = models.trained("gpt2")
+    fast, reference = FastEncoder(model), models.reference(model)
+    for lead in ("some text " * 7001, "some téxt " * 7001, "日本 text " * 9000):
+        text = lead[:where] + chr(code_point) + " more"
+        for encode in (fast.encode, fast.encode_to_numpy, fast.count, fast.encode_with_offsets):
+            with pytest.raises(TokenizerError, match=f"surrogate, U\\+{code_point:04X}, at character {where:,}:"):
+                encode(text)
+        with pytest.raises(TokenizerError, match=r"texts\[2\]: the text has a lone surrogate"):
+            fast.encode_batch([lead, "", text])
+        assert fast.encode("some text" + lead[:50]) == reference.encode("some text" + lead[:50])
+
+
+def test_memory_that_is_not_utf8(core, models):
+    fast = FastEncoder(models.trained("gpt2"))
+    broken = [
+        b"\xff",
+        b"\xc3",
+        b"\xe6\x97",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xc0\x80",
+        b"\x80",
+        b"\xf0\x80\x80\x80",
+    ]
+    for lead in (b"", b"abcdefg", "é".encode() * 9, b"a" * WINDOW):
+        for bad in broken:
+            for tail in (b"", b"z" * 70):
+                data = lead + bad + tail
+                with pytest.raises(UnicodeDecodeError) as decoding:
+                    data.decode()
+                with pytest.raises(TokenizerError, match=f"not UTF-8 at byte {decoding.value.start:,}$"):
+                    fast.encode_to_numpy(memoryview(data))
+
+
+def test_every_kind_of_memory(core, models, tmp_path):
+    import mmap
+    from array import array
+
+    fast = FastEncoder(models.trained("gpt2"))
+    text = "the cat’s naïve\n" * 64
+    data = text.encode()
+    expected = fast.encode(text)
+    (tmp_path / "text").write_bytes(data)
+    with open(tmp_path / "text", "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert fast.encode_to_numpy(memoryview(mapped)).tolist() == expected
+    every_other = bytes(byte for value in data for byte in (value, 0))
+    for memory in (
+        memoryview(bytearray(data)),
+        memoryview(np.frombuffer(data, dtype=np.uint8)),
+        memoryview(array("I", data)) if len(data) % 4 == 0 else memoryview(data),
+        memoryview(every_other)[::2],
+        memoryview(data[::-1])[::-1],
+        memoryview(b"--" + data + b"--")[2:-2],
+    ):
+        assert fast.encode_to_numpy(memory).tolist() == expected
+    assert fast.encode_to_numpy(memoryview(b"")).tolist() == []
+
+
+def test_texts_that_are_no_str(core, models):
+    fast = FastEncoder(models.trained("gpt2"))
+    for texts in ([b"ab"], ["ab", None], ["ab", 7], [["ab"]]):
+        for encode in (fast.encode_batch, fast.encode_batch_to_numpy):
+            with pytest.raises(TokenizerError, match=rf"texts\[{len(texts) - 1}\] is \w+, not str"):
+                encode(texts)
+
+    class Text(str):
+        pass
+
+    assert fast.encode(Text("the cat")) == fast.encode("the cat")
+    assert fast.encode_batch([Text("the cat")]) == [fast.encode("the cat")]
+
+
+def test_ids_that_lead_outside_are_refused_at_once(core):
+    tokens = list(ALL_BYTES)
+    for merge in ((256, 0, 0), (0, 256, 0), (0, 0, 256)):
+        with pytest.raises(IndexError):
+            core.Encoder16(tokens, *[[id] for id in merge], False, False, "gpt2", [], False)
+    with pytest.raises(IndexError):
+        core.Encoder16(tokens, [0, 1], [0], [0], False, False, "gpt2", [], False)
+    with pytest.raises(IndexError):
+        core.Encoder32(tokens, [], [], [], False, False, "none", [(97, 300)], True)
+    with pytest.raises(ValueError, match="no such pattern"):
+        core.Encoder16(tokens, [], [], [], False, False, "gpt3", [], False)
+
+
+def test_equal_tokens_have_the_last_of_their_ids(core, models):
+    """No file has them, but a model can."""
+    model = BPEModel(tokens=(*ALL_BYTES, b"ab", b"a", b"ab"), rank_rule="bytes", whole_piece=True, pattern="none")
+    fast, reference = FastEncoder(model), models.reference(model)
+    for text in ("a", "ab", "abab", "aab"):
+        assert fast.encode(text) == reference.encode(text)
+
+
+# Offsets, streams, batches
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("pattern", ALL_PATTERNS)
+def test_offsets(best_core, models, hard, pattern, variant):
+    model = make(models, pattern, variant)
+    fast, reference = FastEncoder(model), models.reference(model)
+    rng = random.Random(f"offsets {pattern}")
+    for length in (0, 1, 5, 40, 300, 1000):
+        text = hard.random(rng, length) if length else ""
+        assert fast.encode_with_offsets(text) == reference.encode_with_offsets(text)
+
+
+@pytest.mark.parametrize("pattern", ALL_PATTERNS)
+def test_streams(best_core, models, hard, pattern):
+    model = models.trained(pattern)
+    fast = FastEncoder(model)
+    rng = random.Random(f"streams {pattern}")
+    text = hard.random(rng, 3000)
+    expected = models.reference(model).encode(text)
+    for most in (1, 7, 400):
+        cuts = [0]
+        while cuts[-1] < len(text):
+            cuts.append(min(len(text), cuts[-1] + rng.randint(0, most)))
+        assert list(fast.encode_iter([text[start:end] for start, end in pairwise(cuts)])) == expected
+
+
+def test_batches_by_several_threads(core, models):
+    """Long enough that threads are worth while; cut wherever the sizes of the texts have it."""
+    fast = FastEncoder(models.trained("gpt2"))
+    words = "the cat's sat 1234 naïve\n" * 1700
+    rng = random.Random(8)
+    shapes = [
+        [words] * 100,
+        ["", "a", words * 60],
+        [words * 60, "", "a"],
+        [words * 60],
+        ["", "", words * 30, words * 30],
+        [words * 30] * 3 + [""] * 5,
+        [words[: rng.randint(0, len(words))] for _ in range(200)],
+        ["a b"] * 3000 + [words * 60] + ["c d"] * 3000,
+        [""] * 1000,
+        [],
+    ]
+    for texts in shapes:
+        alone = {text: fast.encode_to_numpy(text) for text in set(texts)}
+        expected = np.concatenate([np.empty(0, fast.dtype), *(alone[text] for text in texts)])
+        ends = np.cumsum([0, *(len(alone[text]) for text in texts)])
+        for threads in (0, 1, 2, 3, 7, 64):
+            ids, offsets = fast._core.encode_batch_to_numpy(texts, threads)
+            assert np.array_equal(ids, expected)
+            assert np.array_equal(offsets, ends)
+
+
+def test_a_bad_text_among_many_is_the_one_that_is_named(core, models):
+    fast = FastEncoder(models.trained("gpt2"))
+    good = "the cat's sat 1234 naïve\n" * 20_000
+    for bad in range(8):
+        texts = [good + ("\ud800" if number in (bad, 7) else "") for number in range(8)]
+        with pytest.raises(TokenizerError, match=rf"texts\[{bad}\]: the text has a lone surrogate"):
+            fast.encode_batch_to_numpy(texts)
+        for threads in (1, 2, 3):
+            with pytest.raises(ValueError, match=f"text {bad} cannot"):
+                fast._core.encode_batch(texts, threads)
+    assert fast.encode_batch([good]) == [fast.encode(good)]
+
+
+# The cache
+
+
+def test_what_has_been_seen_before_changes_nothing(core, models, hard):
+    """Texts in any order, by one encoder that has seen the others and by new ones."""
+    for variant in ("pairs, 16 bits", "ranks, 32 bits", "dropped bytes"):
+        model = make(models, "gpt2", variant)
+        rng = random.Random(variant)
+        texts = [hard.random(rng, rng.randint(1, 60)) for _ in range(400)]
+        alone = [FastEncoder(model).encode(text) for text in texts[:60]]
+        fast = FastEncoder(model)
+        for _ in range(3):
+            order = list(range(len(texts)))
+            rng.shuffle(order)
+            again = {number: fast.encode(texts[number]) for number in order}
+            assert [again[number] for number in range(60)] == alone
+
+
+def check_a_full_cache(models, variant, sizes):
+    """Pieces of one length until old ones have made room for new ones, then all of them again."""
+    model = make(models, "gpt2", variant)
+    fast, reference = FastEncoder(model), models.reference(model)
+    rng = random.Random(variant)
+
+    def words(count, length):
+        letters = rng.choices("abcdefghijklmnopqrstuvwxyz", k=count * length)
+        return " ".join("".join(letters[start : start + length]) for start in range(0, len(letters), length))
+
+    probe = [" the cat's sat", "catsa", *(words(1, length) for length in (3, 7, 8, 12, 15, 16, 17, 40, 200))]
+    expected = [reference.encode(text) for text in probe]
+    for count, length in sizes:
+        text = words(count, length)
+        first = fast.encode_to_numpy(text)
+        assert [fast.encode(text) for text in probe] == expected
+        assert np.array_equal(fast.encode_to_numpy(text), first)
+        last = FastEncoder(model).encode_to_numpy(text[text.rindex(" ", 0, -10_000) :])
+        assert np.array_equal(last, first[-len(last) :])
+        assert fast.encode(text[: 40 * (length + 1)]) == reference.encode(text[: 40 * (length + 1)])
+
+
+def test_more_distinct_pieces_than_the_cache_holds(best_core, models):
+    check_a_full_cache(models, "pairs, 16 bits", [(1_150_000, 5)])
+    check_a_full_cache(models, "ranks, 32 bits", [(150_000, 40)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["pairs, 16 bits", "ranks, 32 bits"])
+def test_more_distinct_pieces_of_every_length_than_the_cache_holds(core, models, variant):
+    """Pieces of up to 8, of 9 to 16 and of more bytes have tables of their own."""
+    check_a_full_cache(
+        models, variant, [(1_500_000, 5), (1_500_000, 6), (1_200_000, 12), (700_000, 24), (300_000, 100)]
+    )
