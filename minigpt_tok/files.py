@@ -2,13 +2,14 @@
 
 import contextlib
 import hashlib
+import mmap
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from minigpt_tok.errors import FormatError
+from minigpt_tok.errors import CorpusError, FormatError
 
 StrPath = str | os.PathLike[str]
 
@@ -65,6 +66,46 @@ def read_text(path: StrPath, *, limit: int, what: str) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: not UTF-8 at byte {error.start:,}, so not {what}") from None
+
+
+class MappedText:
+    """A UTF-8 file that is one text: mapped into memory, not read, for those who can work on its bytes."""
+
+    def __init__(self, path: StrPath) -> None:
+        self.path = Path(path)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.path.stat().st_size
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[memoryview]:
+        """The file's bytes; the file must not be empty."""
+        with (
+            open(self.path, "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            memoryview(mapped) as view,
+        ):
+            yield view
+
+    def read(self) -> str:
+        """The text.
+
+        Raises:
+            CorpusError: it is not UTF-8.
+        """
+        try:
+            return self.path.read_bytes().decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self.not_utf8(error.start) from None
+
+    def not_utf8(self, offset: int) -> CorpusError:
+        """What to raise where the byte at `offset` is none of UTF-8."""
+        return CorpusError(
+            f"{self.path}: not UTF-8 at byte {offset:,}; convert the file, or read it with errors='replace' or "
+            "errors='ignore', which count such places"
+        )
 
 
 def sha256_of(path: StrPath) -> str:

@@ -51,13 +51,12 @@ def canonical_text(model: BPEModel) -> str:
             for token in sorted(model.added_tokens, key=lambda token: token.id)
         ],
     }
-    suffices = ranks_suffice(model, implied)
-    if suffices:
+    if ranks_suffice(model, implied):
         form["rank_rule"] = "bytes"
     else:
         form["rank_rule"] = "pair"
         form["merges"] = [list(pair) for pair in live_merges(model)]
-    form["whole_piece"] = model.whole_piece and bool(unreachable_ids(model, implied if suffices else ()))
+    form["whole_piece"] = model.whole_piece and bool(unreachable_ids(model))
     form["pattern"] = known_pattern_name(model.pattern) or model.pattern
     return _compact(form)
 

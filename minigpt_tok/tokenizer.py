@@ -129,6 +129,16 @@ class Tokenizer:
         lengths[list(self.special_tokens.values())] = 0
         return lengths
 
+    @cached_property
+    def character_lengths(self) -> np.ndarray:
+        """Characters that begin in each id's bytes: int64 `(vocab_size,)`. Special tokens and holes: 0.
+
+        UTF-8's continuation bytes (10xxxxxx) begin none, so over the ids of a text these add up to its characters.
+        """
+        lengths = np.array([sum(byte & 0xC0 != 0x80 for byte in token or b"") for token in self._raw], dtype=np.int64)
+        lengths[list(self.special_tokens.values())] = 0
+        return lengths
+
     def __len__(self) -> int:
         return self.vocab_size
 

@@ -19,10 +19,11 @@ def train_tokenizer(
     max_documents: int | None = None,
     max_bytes: int | None = None,
     threads: int | None = None,
+    memory_limit: int | None = None,
     progress: Progress | None = None,
     **switches: Any,
 ) -> Tokenizer:
-    """Train a BPE tokenizer on the train split of a corpus.
+    """Train a BPE tokenizer on the train split of a corpus, or on the whole of files that have no splits.
 
     Args:
         corpus: a path, a list of paths, the name of a corpus, a `datasets.Dataset`, or an iterable of `str`, each of
@@ -33,6 +34,8 @@ def train_tokenizer(
             the text they split it, and nothing is learned from them.
         max_documents, max_bytes: take no more than this of the corpus.
         threads: how many count pieces; all cores unless given. The result is the same.
+        memory_limit: bytes for the tables of counts; what does not fit goes to temporary files, and the result is the
+            same. What is learned from, the distinct pieces, must fit into memory nevertheless.
         progress: called with the stage (`"bytes"`, `"merges"`), how much of it is done, and of how much if known.
         switches: the recipe's switches set otherwise, by their names in `bpe.recipes.Recipe`: `pattern`, `tie`,
             `id_order`, `min_frequency`, `max_token_length`, …
@@ -49,8 +52,17 @@ def train_tokenizer(
         if special_tokens != "chat":
             raise TokenizerError(f"special_tokens is the string {special_tokens!r}; pass a list, or 'chat'")
         special_tokens = CHAT_TOKENS
-    documents = open_corpus(corpus, max_documents=max_documents, max_bytes=max_bytes).splits["train"]
+    # Files without splits of their own are all learned from; a corpus that has a validation split keeps it apart.
+    whole = {"train": 1.0}
+    opened = open_corpus(corpus, max_documents=max_documents, max_bytes=max_bytes, fractions=whole)
+    documents = opened.splits["train"]
     model, training = train_model(
-        documents, vocab_size, settings, tuple(special_tokens), threads=threads, progress=progress
+        documents.mapped() or documents,
+        vocab_size,
+        settings,
+        tuple(special_tokens),
+        threads=threads,
+        memory_limit=memory_limit,
+        progress=progress,
     )
     return Tokenizer(model, training)

@@ -124,7 +124,7 @@ def variants():
 
 
 @pytest.mark.parametrize(
-    ("what", "model", "same"), variants(), ids=lambda value: value if isinstance(value, str) else ""
+    ("what", "model", "same"), [*variants()], ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_one_difference_in_meaning_is_another_value(what, model, same):
     assert (fingerprint(model) == fingerprint(trained(min_frequency=1))) is same

@@ -8,6 +8,7 @@ from minigpt_tok.bpe.model import ALL_BYTES
 from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Stop, train_merges
+from minigpt_tok.files import MappedText
 
 MergesDone = Callable[[int], object]  # told how many merges there are
 
@@ -27,6 +28,14 @@ class PieceCounter:
         for text in texts:
             for stretch in stretches(text, self._pretokenizer):
                 self._pieces.update(self._pretokenizer.pieces(stretch))
+
+    def add_mapped(self, text: MappedText) -> None:
+        """Count a file that is one text.
+
+        Raises:
+            CorpusError: it is not UTF-8, with the byte offset.
+        """
+        self.add([text.read()])
 
     def distinct(self) -> int:
         """How many different pieces there are."""

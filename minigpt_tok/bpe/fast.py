@@ -21,6 +21,7 @@ from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Merge, Stop
 from minigpt_tok.errors import CorpusError, TokenizerError
+from minigpt_tok.files import MappedText
 
 MOST_SMALL_IDS = 1 << 16  # that 16 bits hold
 MOST_PACKED_IDS = 1 << 28  # that the core's cache holds
@@ -44,11 +45,18 @@ def make_decoder(tokens: Sequence[bytes | None]) -> Any:
     return Decoder(tokens) if core is None else core.Decoder(list(tokens))
 
 
-def make_counter(recipe: Recipe, threads: int | None) -> PieceCounter:
-    """A counter of pieces that can learn merges from what it has counted."""
+def make_counter(recipe: Recipe, threads: int | None, memory_limit: int | None = None) -> PieceCounter:
+    """A counter of pieces that can learn merges from what it has counted.
+
+    Args:
+        recipe: pattern, unit and the rest.
+        threads: how many count; all cores unless given.
+        memory_limit: bytes for the tables of counts; what does not fit goes to temporary files. Without the core there
+            are none, and the limit is not kept.
+    """
     if core is None or get_pretokenizer(recipe.pattern).name is None:
         return PieceCounter(recipe)
-    return FastPieceCounter(recipe, cores() if threads is None else threads)
+    return FastPieceCounter(recipe, cores() if threads is None else threads, memory_limit or 0)
 
 
 class FastEncoder(Encoder):
@@ -149,16 +157,22 @@ class FastEncoder(Encoder):
 class FastPieceCounter(PieceCounter):
     """`PieceCounter` by the core: in parallel, in 32 bytes or so for each distinct piece."""
 
-    def __init__(self, recipe: Recipe, threads: int) -> None:
+    def __init__(self, recipe: Recipe, threads: int, memory_limit: int = 0) -> None:
         super().__init__(recipe)
         assert core is not None
         self.threads = threads
-        self._core = core.Counter(self._pretokenizer.name, threads)
+        self._core = core.Counter(self._pretokenizer.name, threads, memory_limit)
 
     def add(self, texts: list[str]) -> None:
         """As in `PieceCounter`."""
         with _sizes_that_fit():
             self._core.add(texts)
+
+    def add_mapped(self, text: MappedText) -> None:
+        """As in `PieceCounter`."""
+        with text.view() as view:
+            if (invalid := self._core.add_buffer(view)) is not None:
+                raise text.not_utf8(invalid)
 
     def distinct(self) -> int:
         """As in `PieceCounter`."""

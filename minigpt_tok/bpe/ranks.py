@@ -4,12 +4,13 @@ A rank file (tiktoken) has no merges: two neighbours merge if their joined bytes
 say, unless it is the one that the order of the tokens implies.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
 from minigpt_tok.bpe.encoder import Encoder
 from minigpt_tok.bpe.model import BPEModel
+from minigpt_tok.bpe.native import core
 from minigpt_tok.bpe.reference import merge_by_rank
 
 
@@ -18,6 +19,8 @@ def implied_merges(model: BPEModel) -> dict[int, tuple[int, int]]:
 
     Ids that are left with more than two tokens have none: they can be reached only whole, or not at all.
     """
+    if core is not None:
+        return {id: (left, right) for id, left, right in core.implied_merges(list(model.tokens))}
     tokens, id_of = model.tokens, model.id_of
     base = {token[0]: id for token, id in model.base_ids.items()}
     implied: dict[int, tuple[int, int]] = {}
@@ -50,15 +53,23 @@ def live_merges(model: BPEModel) -> tuple[tuple[int, int], ...]:
     return tuple(dict.fromkeys(reversed(model.merges)))[::-1]
 
 
+def made_alone(model: BPEModel) -> set[int]:
+    """The learned tokens that merging their own bytes gives, whole-piece lookup left aside."""
+    if core is not None:
+        lefts, rights = [left for left, _ in model.merges], [right for _, right in model.merges]
+        by_bytes = model.rank_rule == "bytes"
+        return set(core.made_alone(list(model.tokens), lefts, rights, list(model.merge_results), by_bytes))
+    by_merging = Encoder(replace(model, whole_piece=False, pattern="none"))
+    return {id for id in model.ids_by_rank if by_merging.merge(model.tokens[id] or b"") == [id]}
+
+
 def reached_out_of_order(model: BPEModel, implied: dict[int, tuple[int, int]]) -> bool:
     """Whether merging by bytes makes some token that has no implied merge: by way of a token of higher rank.
 
     Llama 3 has 678 tokens without an implied merge. 90 of them are made all the same, such as one whose second half
     comes later in the file than itself; the others can be reached only whole.
     """
-    by_bytes = Encoder(replace(model, rank_rule="bytes", whole_piece=False, pattern="none"))
-    others = (id for id in model.ids_by_rank if id not in implied)
-    return any(by_bytes.merge(model.tokens[id] or b"") == [id] for id in others)
+    return not made_alone(replace(model, rank_rule="bytes")) <= implied.keys()
 
 
 def ranks_suffice(model: BPEModel, implied: dict[int, tuple[int, int]]) -> bool:
@@ -75,17 +86,10 @@ def ranks_suffice(model: BPEModel, implied: dict[int, tuple[int, int]]) -> bool:
     return merges == tuple(islice(all_splits(model), len(merges) + 1))
 
 
-def unreachable_ids(model: BPEModel, reached: Collection[int] | None = None) -> list[int]:
-    """The learned tokens that merging their own bytes does not give, whole-piece lookup left aside.
-
-    `reached` are ids that are known to be given: those with an implied merge, where ranks suffice, since merging with
-    all ranks takes the same first steps as with lower ranks only.
-    """
-    if reached is None:
-        implied = implied_merges(model)
-        reached = implied if ranks_suffice(model, implied) else ()
-    by_merging = Encoder(replace(model, whole_piece=False, pattern="none"))
-    return [id for id in model.ids_by_rank if id not in reached and by_merging.merge(model.tokens[id] or b"") != [id]]
+def unreachable_ids(model: BPEModel) -> list[int]:
+    """The learned tokens that merging their own bytes does not give, whole-piece lookup left aside."""
+    made = made_alone(model)
+    return [id for id in model.ids_by_rank if id not in made]
 
 
 def merge_list(model: BPEModel) -> list[tuple[int, int, int]]:

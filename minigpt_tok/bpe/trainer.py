@@ -13,6 +13,7 @@ from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPE
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
 from minigpt_tok.bpe.reference import Merge, Stop
 from minigpt_tok.errors import CorpusError, TokenizerError
+from minigpt_tok.files import MappedText
 
 COUNTED_TOGETHER = 1 << 23  # characters; the documents that reach this are counted at once, by several threads
 Progress = Callable[[str, int, int | None], None]  # (stage, done so far, of how many if known)
@@ -71,12 +72,13 @@ class Training:
 
 
 def train_model(
-    documents: Iterable[str],
+    documents: Iterable[str | MappedText],
     vocab_size: int,
     recipe: Recipe,
     special_tokens: tuple[str, ...] = (),
     *,
     threads: int | None = None,
+    memory_limit: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[BPEModel, Training]:
     """Train on documents, each a text of its own: no piece and no merge crosses from one into the next.
@@ -94,7 +96,7 @@ def train_model(
     if recipe.unit == "byte":
         _check_vocab_size(vocab_size, 256, len(special_tokens))
     started = time.perf_counter()
-    counter = make_counter(recipe, threads)
+    counter = make_counter(recipe, threads, memory_limit)
     counted = _count(counter, documents, special_tokens, progress)
     base = _base_tokens(counter)
     room = _check_vocab_size(vocab_size, len(base), len(special_tokens))
@@ -122,7 +124,10 @@ def train_model(
 
 
 def _count(
-    counter: PieceCounter, documents: Iterable[str], special_tokens: tuple[str, ...], progress: Progress | None
+    counter: PieceCounter,
+    documents: Iterable[str | MappedText],
+    special_tokens: tuple[str, ...],
+    progress: Progress | None,
 ) -> "_Counted":
     """Count the pieces of all documents. Specials split the text: each side is a segment of its own."""
     matcher = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
@@ -130,6 +135,13 @@ def _count(
     held: list[str] = []
     size = 0
     for number, document in enumerate(documents):
+        if isinstance(document, MappedText):
+            if not special_tokens:  # else they are looked for in characters, as in any other document
+                counter.add_mapped(document)
+                counted.documents += 1
+                counted.bytes += document.size
+                continue
+            document = document.read()
         if not isinstance(document, str):
             raise CorpusError(f"document {number:,} is {type(document).__name__}, not str")
         counted.documents += 1

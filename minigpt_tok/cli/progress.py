@@ -45,13 +45,15 @@ def progress(titles: dict[str, str] | None = None, *, total_bytes: int | None = 
     with Progress(*columns, console=Console(stderr=True), refresh_per_second=_REFRESHES, transient=True) as bars:
 
         def report(stage: str, done: int, total: int | None = None) -> None:
+            if total is None and is_in_bytes(stage):
+                total = total_bytes
+            if total is not None:
+                total = max(done, total)
             if stage not in tasks:
                 for other in tasks.values():  # what has ended gives its line to what begins
                     bars.update(other, visible=False)
-                tasks[stage] = bars.add_task((titles or {}).get(stage, stage), total=None, stage=stage)
-            if total is None and is_in_bytes(stage):
-                total = total_bytes
-            bars.update(tasks[stage], completed=done, total=None if total is None else max(done, total))
+                tasks[stage] = bars.add_task((titles or {}).get(stage, stage), total=total, stage=stage)
+            bars.update(tasks[stage], completed=done, total=total)
 
         yield report
 

@@ -131,7 +131,7 @@ def open_corpus(
 
     def documents(split: str, readers: Iterable[Reader], size: int | None, **options: Any) -> Documents:
         return Documents(
-            _chained(list(readers)),
+            _Chained(list(readers)),
             corpus=corpus_name,
             split=split,
             size_bytes=size,
@@ -182,16 +182,28 @@ class _Keep:
 
 
 def _has_at_most_one(documents: Documents) -> bool:
-    """Reads as far as the second document."""
+    """Reads as far as the second document, where that cannot be known otherwise."""
+    if (files := documents.mapped()) is not None:
+        return len(files) <= 1
     reading = iter(documents)
     return next(reading, None) is None or next(reading, None) is None
 
 
-def _chained(readers: Sequence[Reader]) -> Reader:
-    def read(counts: ReadCounts) -> Iterator[str]:
-        return chain.from_iterable(reader(counts) for reader in readers)
+class _Chained:
+    """A reader that reads one after the other."""
 
-    return read
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers = readers
+
+    def __call__(self, counts: ReadCounts) -> Iterator[str]:
+        return chain.from_iterable(reader(counts) for reader in self._readers)
+
+    def whole_files(self) -> list[Path] | None:
+        """The files read, if each is one document as it stands."""
+        files = [reader for reader in self._readers if isinstance(reader, _FileReader)]
+        if len(files) < len(self._readers) or not all(file.is_whole() for file in files):
+            return None
+        return [file.path for file in files]
 
 
 # What a source is
@@ -384,20 +396,27 @@ def _from_files(files: Sequence[Path], name: str, options: _Options) -> _Part:
             by_split[str(split)] = path
         return _Part(
             name,
-            {split: [_file_reader(path, options)] for split, path in by_split.items()},
+            {split: [_FileReader(path, options)] for split, path in by_split.items()},
             {split: path.stat().st_size for split, path in by_split.items()},
         )
     if len(files) > 1 and "train" in splits and ("validation" in splits or "test" in splits):
         log.warning("%s: files named like splits are read as one corpus, since others beside them are not", name)
     size = sum(path.stat().st_size for path in files)
-    return _Part(name, {None: [_file_reader(path, options) for path in files]}, {None: size})
+    return _Part(name, {None: [_FileReader(path, options) for path in files]}, {None: size})
 
 
-def _file_reader(path: Path, options: _Options) -> Reader:
-    def read(counts: ReadCounts) -> Iterator[str]:
-        return text_files.read_file(path, counts, separator=options.separator, errors=options.errors)
+class _FileReader:
+    """Reads one file."""
 
-    return read
+    def __init__(self, path: Path, options: _Options) -> None:
+        self.path = path
+        self._options = options
+
+    def __call__(self, counts: ReadCounts) -> Iterator[str]:
+        return text_files.read_file(self.path, counts, separator=self._options.separator, errors=self._options.errors)
+
+    def is_whole(self) -> bool:
+        return self._options.errors == "strict" and text_files.is_one_document(self.path, self._options.separator)
 
 
 def _split_of(path: Path) -> str | None:

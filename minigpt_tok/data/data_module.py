@@ -6,6 +6,7 @@ from typing import Any
 
 import lightning as L
 import torch.distributed
+from lightning.pytorch.trainer.states import TrainerFn
 from torch.utils.data import DataLoader
 
 from minigpt_tok.data.loader import TokenLoader
@@ -194,10 +195,13 @@ class TokenDataModule(L.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a saved place; takes effect in the loader that there is, or in the next.
 
+        Only training goes on: a checkpoint may be validated, tested and predicted with on any data of its tokenizer.
+
         Raises:
             DataError: the state is of other data, or of other blocks of it.
         """
-        if not state_dict:
+        training = self.trainer is None or self.trainer.state.fn in (None, TrainerFn.FITTING)
+        if not state_dict or not training:
             return
         self.setup()
         here = self.datasets["train"].fingerprint

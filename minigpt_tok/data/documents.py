@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 
 from minigpt_tok.errors import CorpusError
+from minigpt_tok.files import MappedText
 
 
 @dataclasses.dataclass
@@ -70,6 +71,14 @@ class Documents:
     def counts(self) -> ReadCounts | None:
         """What the last complete reading met; `None` before there was one."""
         return self._counts
+
+    def mapped(self) -> list[MappedText] | None:
+        """The same documents as files that are one document each, where they are; else `None`."""
+        files = getattr(self._read, "whole_files", None)
+        if files is None or self._keep or self._max_documents or self._max_bytes:
+            return None
+        paths = files()
+        return None if paths is None else [MappedText(path) for path in paths]
 
     def __iter__(self) -> Iterator[str]:
         counts = ReadCounts()

@@ -6,6 +6,7 @@ finishes first shows in the result. Memory holds a few batches and the longest d
 """
 
 import concurrent.futures
+import contextlib
 import functools
 import hashlib
 import logging
@@ -14,11 +15,13 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from itertools import chain
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 import numpy as np
@@ -324,9 +327,11 @@ class _Encoding:
     def __enter__(self) -> "_Encoding":
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._own is not None:
-            self._own.shutdown(wait=False, cancel_futures=True)
+            if kind is not None:
+                _end_workers(self._own)
+            self._own.shutdown()
 
     def split(
         self, path: Path, metadata: IdFileMetadata, documents: Documents, on_bytes: Callable[[int], None] | None
@@ -357,8 +362,9 @@ class _Encoding:
             while waiting:
                 yield _result(*waiting.popleft(), name)
         finally:
-            for _, future in waiting:
-                future.cancel()
+            if self._executor is not None:  # our own workers are ended instead
+                for _, future in waiting:
+                    future.cancel()
 
     def _is_long(self) -> bool:
         """Whether, by the pace so far, what is left takes longer than starting processes does."""
@@ -376,11 +382,12 @@ class _Encoding:
         return future
 
     def _submit(self, batch: list[str]) -> "Future[EncodedBatch]":
+        kind, form = type(self._tokenizer), self._form
         executor = self._executor or self._own
         if executor is None:
             executor = self._own = local_processes(self._workers)
-        kind, form = type(self._tokenizer), self._form
-        return executor.submit(encode_batch, kind, form, self._tokenizer.fingerprint, self._separator_id, batch)
+        with _interrupts_held_back():
+            return executor.submit(encode_batch, kind, form, self._tokenizer.fingerprint, self._separator_id, batch)
 
     @functools.cached_property
     def _form(self) -> str:
@@ -408,8 +415,41 @@ def local_processes(workers: int) -> Executor:
     )
 
 
+def _end_workers(executor: Executor) -> None:
+    """At once, whatever they are doing; otherwise Python, when it ends, waits for the batches in work.
+
+    Their futures fail then. They must not be cancelled before: the pool's own thread stumbles over that (Python 3.11), and
+    what it leaves undone may hold up the end of this process for ever.
+    """
+    for process in list((getattr(executor, "_processes", None) or {}).values()):
+        process.kill()
+
+
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Let Ctrl-C wait while processes start: a pool left in the middle of that never ends, and processes that are
+    interrupted before `_start_worker` say so at length. These begin with the signal mask of this thread.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield  # Ctrl-C ends up elsewhere
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda *received: came.append(received))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
+    try:
+        yield
+    finally:
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+        if came and callable(before):
+            before(*came[0])
+
+
 def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
+    warnings.simplefilter("ignore")  # what there is to say of the tokenizer, the parent has said
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

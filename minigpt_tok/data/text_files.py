@@ -22,6 +22,7 @@ from typing import IO
 from minigpt_tok.data import wikitext
 from minigpt_tok.data.documents import ReadCounts
 from minigpt_tok.errors import CorpusError
+from minigpt_tok.files import MappedText
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,19 @@ def read_file(
                 yield _decode(path, start, raw, errors, counts)
     except FileNotFoundError:
         raise CorpusError(f"{path}: no such file; was it moved while it was read?") from None
+
+
+def is_one_document(path: Path, separator: str | None) -> bool:
+    """Whether a file is one document as it stands, without having to read it as text. `False` where that is not sure."""
+    text = MappedText(path)
+    if text.size == 0:
+        return False
+    with text.view() as view:
+        head = bytes(view[:_CHUNK])
+        token = (END_OF_TEXT if separator in ("auto", None) else separator).encode("utf-8")
+        if head.startswith(codecs.BOM_UTF8) or (separator == "auto" and wikitext.looks_like_wikitext(head)):
+            return False
+        return separator is None or view.obj.find(token) < 0  # type: ignore[attr-defined]  # the mapped file
 
 
 def _cut(path: Path, file: IO[bytes], separator: str | None, counts: ReadCounts) -> Iterator[tuple[int, bytes]]:

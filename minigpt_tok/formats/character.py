@@ -11,7 +11,7 @@ from typing import Any
 
 from minigpt_tok.bpe.model import BPEModel
 from minigpt_tok.bpe.pretokenize import get_pretokenizer
-from minigpt_tok.errors import FormatError
+from minigpt_tok.errors import FormatError, TokenizerError
 from minigpt_tok.files import StrPath, write_text
 from minigpt_tok.formats.loaded import Loaded, field
 
@@ -63,12 +63,11 @@ def to_model(base_tokens: list[str], merges: list[tuple[str, str]], source: str,
 def parse(document: Any, source: str) -> Loaded:
     """From the parsed JSON."""
     base_tokens = field(document, "base_tokens", list, source)
-    model = to_model(
-        base_tokens,
-        field(document, "merges", list, source),
-        source,
-        field(document, "pattern", str, source, default="none"),
-    )
+    pattern = field(document, "pattern", str, source, default="none")
+    try:
+        model = to_model(base_tokens, field(document, "merges", list, source), source, pattern)
+    except TokenizerError as error:
+        raise FormatError(f"{source}.pattern: {error}") from None
     size = field(document, "vocab_size", int, source, default=model.vocab_size)
     if size != model.vocab_size:
         raise FormatError(

@@ -214,6 +214,8 @@ def _tokens(vocab: dict[str, Any], added: list[AddedToken], where: str) -> list[
             if contents[text] != id:
                 raise FormatError(f"{where}.vocab: {text!r} has the id {id!r}, and as an added token {contents[text]}")
             continue
+        if not isinstance(id, int) or isinstance(id, bool):
+            raise FormatError(f"{where}.vocab: {text!r} has the id {id!r}, which is not a whole number")
         if id in by_id:
             raise FormatError(f"{where}.vocab: {text!r} has id {id!r}, which another token has too")
         by_id[id] = _bytes(text, f"{where}.vocab")

@@ -129,19 +129,6 @@ class Clock:
                 self.start()
 
 
-def character_lengths(tokenizer: Tokenizer) -> np.ndarray:
-    """Characters that begin in each id's bytes: int64 `(vocab_size,)`. Special tokens and holes: 0.
-
-    UTF-8's continuation bytes (10xxxxxx) begin none, so over a text these add up to its characters.
-    """
-    special = set(tokenizer.special_tokens.values())
-    lengths = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    for id in tokenizer.vocab:
-        if id not in special:
-            lengths[id] = sum(byte & 0xC0 != 0x80 for byte in tokenizer.token_bytes(id))
-    return lengths
-
-
 class Meter:
     """Counts targets against a budget, on the CPU and before a batch goes anywhere: it never waits for a device.
 
@@ -168,7 +155,7 @@ class Meter:
             if tokenizer is None
             else {
                 "bytes": tokenizer.byte_lengths,
-                "characters": character_lengths(tokenizer),
+                "characters": tokenizer.character_lengths,
             }
         )
         self._spent = Spent()

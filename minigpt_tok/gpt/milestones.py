@@ -74,7 +74,7 @@ class Milestones(Checkpoint):
         """Do what is due, after a whole step only."""
         lit = cast(LitMiniGPT, pl_module)
         if self._progress is not None and time.monotonic() >= self._next_report:
-            self._report(lit)
+            self._report(self._progress, lit)
         if lit.meter.progress < min(self._next_log, self._next_validation) and not lit.finished:
             return
         if lit.is_between_steps:
@@ -98,19 +98,18 @@ class Milestones(Checkpoint):
         if validates and self._checkpoint is not None:
             trainer.save_checkpoint(self._checkpoint)
         if lit.finished and self._progress is not None:
-            self._report(lit)
+            self._report(self._progress, lit)
 
     def _look_ahead(self, lit: LitMiniGPT) -> None:
         progress = lit.meter.progress
         self._next_log = (math.floor(progress * self._logs) + 1) / self._logs
         self._next_validation = (math.floor(progress * self._validations) + 1) / self._validations
 
-    def _report(self, lit: LitMiniGPT) -> None:
-        assert self._progress is not None
+    def _report(self, progress: Report, lit: LitMiniGPT) -> None:
         self._next_report = time.monotonic() + _REPORTS
         budget = lit.meter.budget
         done = min(float(getattr(lit.meter.spent, budget.axis)), budget.amount)
-        self._progress(f"trained {budget.axis}", int(done), int(budget.amount))
+        progress(f"trained {budget.axis}", int(done), int(budget.amount))
 
     @staticmethod
     def _log(trainer: L.Trainer, point: Point) -> None:

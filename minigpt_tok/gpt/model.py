@@ -19,6 +19,7 @@ from minigpt_tok.errors import ModelError
 from minigpt_tok.gpt.attention import attention
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.dropout import dropout
+from minigpt_tok.gpt.linear import Linear, linear
 from minigpt_tok.gpt.loss import head_loss
 
 GPT2_NAMES = {
@@ -69,8 +70,8 @@ class Attention(nn.Module):
         super().__init__()
         self.num_heads = config.num_heads
         self.dropout = config.dropout
-        self.qkv = nn.Linear(config.embedding_dim, 3 * config.embedding_dim)
-        self.projection = nn.Linear(config.embedding_dim, config.embedding_dim)
+        self.qkv = Linear(config.embedding_dim, 3 * config.embedding_dim)
+        self.projection = Linear(config.embedding_dim, config.embedding_dim)
 
     def forward(self, x: Tensor, mask: Tensor | None, cache: KeyValueCache | None, layer: int) -> Tensor:
         """`(batch, time, width)` to the same shape; `mask` as in `minigpt_tok.gpt.attention.attention`."""
@@ -89,8 +90,8 @@ class MLP(nn.Module):
 
     def __init__(self, config: MiniGPTConfig) -> None:
         super().__init__()
-        self.expand = nn.Linear(config.embedding_dim, config.expansion_factor * config.embedding_dim)
-        self.project = nn.Linear(config.expansion_factor * config.embedding_dim, config.embedding_dim)
+        self.expand = Linear(config.embedding_dim, config.expansion_factor * config.embedding_dim)
+        self.project = Linear(config.expansion_factor * config.embedding_dim, config.embedding_dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """`(batch, time, width)` to the same shape."""
@@ -197,7 +198,7 @@ class MiniGPT(nn.Module):
 
     def head(self, hidden: Tensor) -> Tensor:
         """Logits `(…, vocab_size)` of hidden states `(…, embedding_dim)`."""
-        return F.linear(hidden, self.token_embedding.weight)[..., : self.config.vocab_size]
+        return linear(hidden, self.token_embedding.weight)[..., : self.config.vocab_size]
 
     def loss(
         self, ids: Tensor, targets: Tensor, *, positions: Tensor | None = None, mask: Tensor | None = None

@@ -176,7 +176,7 @@ def fit(
     logs = folder / LOGS if loggers else None
     if before is not None and _is_spent(before, budget):
         model, _ = load_model(checkpoint, tokenizer)
-        return FitResult(
+        return _finished(
             model=model,
             checkpoint=checkpoint,
             logs=logs,
@@ -235,8 +235,9 @@ def fit(
                 f"the budget is counted on one device, and the trainer has {trainer.world_size}; train on one"
             )
         # Read with weights_only: a checkpoint from elsewhere cannot run anything.
+        (folder / SUMMARY).unlink(missing_ok=True)  # of a run that is replaced, or of a smaller budget
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint if before is not None else None, weights_only=True)
-    result = FitResult(
+    return _finished(
         model=module.model.cpu().eval(),
         checkpoint=checkpoint,
         logs=logs,
@@ -247,7 +248,12 @@ def fit(
         steps=trainer.global_step,
         curve=tuple(module.curve),
     )
-    write_text(folder / SUMMARY, json.dumps(result.to_plain(), indent=1) + "\n")
+
+
+def _finished(**parts: Any) -> FitResult:
+    """The result, written down as well."""
+    result = FitResult(**parts)
+    write_text(result.checkpoint.with_name(SUMMARY), json.dumps(result.to_plain(), indent=1) + "\n")
     return result
 
 
@@ -352,6 +358,8 @@ def _interruptible() -> Iterator[None]:
     except SystemExit as error:
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
+        if error.code is None:  # Lightning's answer to SIGTERM, which would end the process as if all were well
+            raise SystemExit(128 + signal.SIGTERM) from None
         raise
     finally:
         if handler is not None:

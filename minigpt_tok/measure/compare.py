@@ -70,7 +70,7 @@ def compare_tokenizers(
     stride: int | None = None,
     own_context: bool = False,
     validation_bytes: int | None = None,
-    curve_bytes: int = 16_384,
+    curve_bytes: int = 32_768,
     prompt: str | None = None,
     sample_bytes: int = 300,
     temperature: float = 0.8,

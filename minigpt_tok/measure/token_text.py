@@ -117,20 +117,8 @@ def read_split_text(split: EncodedSplit, tokenizer: Tokenizer) -> SplitText:
         tokens=len(ids) - special,
         special_tokens=special,
         bytes=int(expected.sum()),
-        characters=int(uses @ character_starts(tokenizer)),
+        characters=int(uses @ tokenizer.character_lengths),
     )
-
-
-def character_starts(tokenizer: Tokenizer) -> np.ndarray:
-    """How many characters begin in each id's raw bytes: int64 `(vocab_size,)`. Special tokens and holes: 0.
-
-    Summed over the ids of a text, this is its length in characters.
-    """
-    starts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    for id in tokenizer.vocab:
-        starts[id] = sum(byte & 0xC0 != 0x80 for byte in tokenizer.token_bytes(id))
-    starts[list(tokenizer.special_tokens.values())] = 0
-    return starts
 
 
 def sums_by_document(ends: np.ndarray, places: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from minigpt_tok.report.numbers import between, counted, duration, short
 from minigpt_tok.report.plots import figures, to_svg
 
 REPORT = "report.html"
+_LISTED = 20  # elements of a list among the settings; comparison.json has all
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --paper: #ffffff; --soft: #5b6068; --line: #d8dbe0; --box: #f4f5f7;
@@ -67,7 +68,8 @@ def comparison_page(comparison: Comparison) -> str:
         f"{counted(len(comparison.seeds), 'seed')}, scored in bits per byte on one validation text."
     )
     sampled = (
-        "Curves are scored on a sample of the validation text, the first plot and the tables on all that was chosen."
+        "Curves are scored on a sample of the validation text, so they do not end at the scores of the first plot and the "
+        "table, which are on all that was chosen of it."
     )
     body = [
         f"<h1>{_text(title)}</h1>",
@@ -89,6 +91,8 @@ def comparison_page(comparison: Comparison) -> str:
         f'<p class="soft">{_text(sampled)}</p>',
         "<h2>What the tokenizers make of the text</h2>",
         _compression(comparison),
+        "<h2>What they cost the model</h2>",
+        _costs(comparison),
         f"<h2>The first {comparison.block_size} tokens of the validation text</h2>",
         '<p class="soft">What a model sees at once.</p>',
         *_texts((entry.name, entry.first_block) for entry in comparison.entries),
@@ -154,27 +158,43 @@ def _compression(comparison: Comparison) -> str:
         "tokens per word",
         "fewer tokens than characters",
         "Rényi efficiency",
-        "body",
-        "embedding",
-        "share of the embedding (and head, tied)",
-        f"{comparison.block_size} tokens hold",
-        "in characters",
-        "training FLOPs per byte",
-        "attention FLOPs per byte",
     ]
     rows = []
     for entry in comparison.entries:
         cut = entry.compression
+        reduction = round(cut.reduction_percent, 1) + 0.0  # no minus before a zero
         cells = [
             entry.name,
             f"{entry.vocab_size:,}",
             f"{cut.bytes_per_token:.3f}",
             f"{cut.characters_per_token:.3f}",
             f"{cut.tokens_per_word:.3f}",
-            f"{round(cut.reduction_percent, 1) + 0.0:.1f}%",  # + 0.0: no minus before a zero
+            f"{reduction:.1f}%",
             f"{cut.renyi_efficiency:.3f}",
-            short(entry.body_parameters),
-            short(entry.embedding_parameters),
+        ]
+        rows.append((cells, False))
+    return _table(heads, rows)
+
+
+def _costs(comparison: Comparison) -> str:
+    heads = [
+        "tokenizer",
+        "parameters of the body",
+        "of positions",
+        "of the embedding, tied to the head",
+        "its share",
+        f"{comparison.block_size:,} tokens hold",
+        "in characters",
+        "training FLOPs per byte",
+        "attention FLOPs per byte",
+    ]
+    rows = []
+    for entry in comparison.entries:
+        cells = [
+            entry.name,
+            f"{entry.body_parameters:,}",
+            f"{entry.position_parameters:,}",
+            f"{entry.embedding_parameters:,}",
             f"{entry.embedding_share:.1%}",
             f"{entry.window_bytes:,.0f} bytes",
             f"{entry.window_characters:,.0f}",
@@ -204,7 +224,8 @@ def _flat(settings: dict[str, object], before: str) -> Iterable[tuple[str, str]]
         if isinstance(value, dict):
             yield from _flat(value, f"{title}: ")
         elif isinstance(value, (list, tuple)):
-            yield title, ", ".join(map(str, value)) or "–"
+            more = f", … ({len(value):,} in all)" if len(value) > _LISTED else ""
+            yield title, ", ".join(map(str, value[:_LISTED])) + more or "–"
         else:
             yield title, "–" if value is None else str(value)
 

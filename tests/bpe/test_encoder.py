@@ -8,12 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minigpt_tok.bpe.encoder import CACHED_PIECES, LONG_PIECE, STRETCH, Encoder, stretches
+from minigpt_tok.bpe.fast import FastEncoder
 from minigpt_tok.bpe.model import ALL_BYTES, AddedToken, BPEModel
+from minigpt_tok.bpe.native import core
 from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer
 from minigpt_tok.bpe.recipes import get_recipe
 from minigpt_tok.bpe.trainer import train_model
 from minigpt_tok.errors import TokenizerError
 
+# The readable Python, and the core where it is there: whatever holds for one holds for the other.
+KINDS = [Encoder] if core is None else [Encoder, FastEncoder]
+BOTH = pytest.mark.parametrize("kind", KINDS)
 ALPHABET = "ab c\n'1é日"
 
 
@@ -65,10 +70,12 @@ def models(draw):
     )
 
 
+@BOTH
 @settings(max_examples=400, deadline=None)
-@given(models(), st.text("abc x", max_size=40).map(str.encode))
-def test_merging_is_always_the_lowest_rank_and_of_equal_ranks_the_leftmost(model, piece):
-    assert Encoder(model).merge(piece) == brute_force(model, piece)
+@given(model=models(), piece=st.text("abc x", max_size=40))
+def test_merging_is_always_the_lowest_rank_and_of_equal_ranks_the_leftmost(kind, model, piece):
+    assert kind(model).encode(piece) == brute_force(model, piece.encode())
+    assert Encoder(model).merge(piece.encode()) == brute_force(model, piece.encode())
 
 
 @settings(max_examples=200, deadline=None)
@@ -117,11 +124,12 @@ def test_many_distinct_characters_cost_no_table_of_all_pairs():
     assert held < 64 << 20
 
 
-def test_a_pair_that_stands_twice_has_its_last_rank():
+@BOTH
+def test_a_pair_that_stands_twice_has_its_last_rank(kind):
     tokens = (*ALL_BYTES, b"bc", b"ab")
     a, b, c = b"abc"
     model = BPEModel(tokens=tokens, merges=((b, c), (a, b), (b, c)), merge_results=(256, 257, 256), pattern="none")
-    assert Encoder(model).encode("abc") == [257, c]
+    assert kind(model).encode("abc") == [257, c]
 
 
 # Texts as streams
@@ -137,20 +145,23 @@ def trained(request):
 FLAGS = st.fixed_dictionaries({name: st.booleans() for name in ("lstrip", "rstrip", "single_word")})
 
 
+@BOTH
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.sampled_from(["<a>", "<", "a", "b c", " ", "\n", "  ", "1", "'s", "é", "日", "<a", "><"]), max_size=60),
-    st.lists(st.integers(0, 120), max_size=12),
-    st.one_of(st.just({}), FLAGS),
-    st.sampled_from([(), "all", {"<a>"}]),
-    st.data(),
+    parts=st.lists(
+        st.sampled_from(["<a>", "<", "a", "b c", " ", "\n", "  ", "1", "'s", "é", "日", "<a", "><"]), max_size=60
+    ),
+    cuts=st.lists(st.integers(0, 120), max_size=12),
+    flags=st.one_of(st.just({}), FLAGS),
+    allowed=st.sampled_from([(), "all", {"<a>"}]),
+    data=st.data(),
 )
-def test_a_stream_has_the_ids_of_the_joined_text(trained, parts, cuts, flags, allowed, data):
+def test_a_stream_has_the_ids_of_the_joined_text(kind, trained, parts, cuts, flags, allowed, data):
     flagged = data.draw(st.sets(st.integers(0, 2)))
     tokens = tuple(
         replace(token, **flags) if number in flagged else token for number, token in enumerate(trained.added_tokens)
     )
-    encoder = Encoder(replace(trained, added_tokens=tokens))
+    encoder = kind(replace(trained, added_tokens=tokens))
     text = "".join(parts)
     places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
     chunks = [text[start:end] for start, end in pairwise(places)]
@@ -159,10 +170,11 @@ def test_a_stream_has_the_ids_of_the_joined_text(trained, parts, cuts, flags, al
     assert list(encoder.encode_iter(text, allowed_special=allowed)) == expected  # character by character
 
 
+@BOTH
 @settings(max_examples=100, deadline=None)
-@given(st.text("<a> bé", max_size=60), st.integers(1, 7))
-def test_a_stream_refuses_where_the_joined_text_does(trained, text, size):
-    encoder = Encoder(trained)
+@given(text=st.text("<a> bé", max_size=60), size=st.integers(1, 7))
+def test_a_stream_refuses_where_the_joined_text_does(kind, trained, text, size):
+    encoder = kind(trained)
     chunks = [text[start : start + size] for start in range(0, len(text), size)]
 
     def outcome(encode):
@@ -184,8 +196,9 @@ def words(count):
             yield "<|endoftext|>"
 
 
+@BOTH
 @pytest.mark.parametrize("allowed", [(), "all"])
-def test_a_stream_is_lazy_and_holds_little(allowed):
+def test_a_stream_is_lazy_and_holds_little(kind, allowed):
     model, _ = train_model([" ".join(words(500))], 300, get_recipe("hf"), ("<|endoftext|>", "<|im_start|>"))
     given_out = 0
     held = 0
@@ -198,7 +211,7 @@ def test_a_stream_is_lazy_and_holds_little(allowed):
             held += len(text)
             yield text
 
-    encoder = Encoder(model)
+    encoder = kind(model)
     for id in encoder.encode_iter(counted(), allowed_special=allowed):
         most = max(most, held)
         token = model.tokens[id]
@@ -208,23 +221,26 @@ def test_a_stream_is_lazy_and_holds_little(allowed):
     assert most < 500
 
 
+@BOTH
 @pytest.mark.parametrize("pattern", ["gpt2", "none"])
-def test_a_stream_of_specials_alone_is_not_held_back(pattern):
+def test_a_stream_of_specials_alone_is_not_held_back(kind, pattern):
     model, _ = train_model(["ab"], 257, get_recipe("hf", pattern=pattern), ("<|endoftext|>",))
-    stream = Encoder(model).encode_iter(iter(lambda: "<|endoftext|>", None), allowed_special="all")
+    stream = kind(model).encode_iter(iter(lambda: "<|endoftext|>", None), allowed_special="all")
     assert [next(stream) for _ in range(100)] == [0] * 100
 
 
-def test_a_stream_of_something_else_than_text_is_refused():
+@BOTH
+def test_a_stream_of_something_else_than_text_is_refused(kind):
     model, _ = train_model(["ab"], 256, get_recipe("hf"))
     with pytest.raises(TokenizerError, match="bytes, not str"):
-        list(Encoder(model).encode_iter([b"ab"]))
+        list(kind(model).encode_iter([b"ab"]))
 
 
-def test_a_streams_errors_count_from_its_beginning():
+@BOTH
+def test_a_streams_errors_count_from_its_beginning(kind):
     model, _ = train_model(["word and word"], 260, get_recipe("hf"))
     with pytest.raises(TokenizerError, match="at character 2,004"):
-        list(Encoder(model).encode_iter(["word"] + [" and"] * 500 + ["\ud800"]))
+        list(kind(model).encode_iter(["word"] + [" and"] * 500 + ["\ud800"]))
 
 
 # Size
@@ -238,10 +254,11 @@ def test_stretches_have_the_pieces_of_the_whole():
     assert [piece for part in parts for piece in pretokenizer.pieces(part)] == pretokenizer.pieces(text)
 
 
-def test_a_million_equal_characters_and_a_megabyte_without_white_space():
+@BOTH
+def test_a_million_equal_characters_and_a_megabyte_without_white_space(kind):
     """Sizes only; were anything quadratic, this would take days."""
     model, _ = train_model(["a" * 64 + " " + "abcab" * 40], 300, get_recipe("hf"))
-    encoder = Encoder(model)
+    encoder = kind(model)
     run = encoder.encode("a" * 1_000_000)
     assert sum(len(model.tokens[id]) for id in run) == 1_000_000
     assert len(run) < 1_000_000 / 16
@@ -267,25 +284,28 @@ def test_the_cache_is_bounded_and_changes_nothing():
 # What cannot be encoded, and what is dropped
 
 
-def test_a_lone_surrogate_is_named_with_its_place():
+@BOTH
+def test_a_lone_surrogate_is_named_with_its_place(kind):
     model, _ = train_model(["ab"], 256, get_recipe("hf"))
-    encoder = Encoder(model)
+    encoder = kind(model)
     for encode in (encoder.encode, encoder.encode_with_offsets, lambda text: list(encoder.encode_iter([text]))):
         with pytest.raises(TokenizerError, match=r"U\+DC80, at character 3"):
             encode("ab \udc80")
 
 
-def test_unknown_characters_are_listed_sorted():
+@BOTH
+def test_unknown_characters_are_listed_sorted(kind):
     model, _ = train_model(["low lower"], 8, get_recipe("character"))
-    encoder = Encoder(model)
+    encoder = kind(model)
     for encode in (encoder.encode, encoder.encode_with_offsets, lambda text: list(encoder.encode_iter([text]))):
         with pytest.raises(TokenizerError, match=r"2 characters .*: 'A', 'z'\."):
             encode("low zA zA")
 
 
-def test_bytes_that_a_vocabulary_lacks_are_dropped_and_their_neighbours_merge():
+@BOTH
+def test_bytes_that_a_vocabulary_lacks_are_dropped_and_their_neighbours_merge(kind):
     model = BPEModel(tokens=(b"a", b"b", b"ab"), merges=((0, 1),), merge_results=(2,), pattern="none")
-    encoder = Encoder(model)
+    encoder = kind(model)
     assert encoder.encode("axb") == [2]
     assert encoder.encode_with_offsets("axb") == ([2], [(0, 3)])
     assert encoder.encode("x" * 300) == []
@@ -296,10 +316,11 @@ def test_bytes_that_a_vocabulary_lacks_are_dropped_and_their_neighbours_merge():
 # Offsets
 
 
+@BOTH
 @settings(max_examples=200, deadline=None)
-@given(st.text(ALPHABET + "<a>", max_size=40))
-def test_offsets_cover_the_text_in_order(trained, text):
-    encoder = Encoder(trained)
+@given(text=st.text(ALPHABET + "<a>", max_size=40))
+def test_offsets_cover_the_text_in_order(kind, trained, text):
+    encoder = kind(trained)
     ids, spans = encoder.encode_with_offsets(text, allowed_special="all")
     assert ids == encoder.encode(text, allowed_special="all")
     assert len(spans) == len(ids)
@@ -313,14 +334,16 @@ def test_offsets_cover_the_text_in_order(trained, text):
     assert reached == len(text)
 
 
-def test_tokens_inside_a_character_have_the_whole_characters_span():
+@BOTH
+def test_tokens_inside_a_character_have_the_whole_characters_span(kind):
     model, _ = train_model(["x"], 256, get_recipe("hf"))
-    ids, spans = Encoder(model).encode_with_offsets("a日b")
+    ids, spans = kind(model).encode_with_offsets("a日b")
     assert spans == [(0, 1), (1, 2), (1, 2), (1, 2), (2, 3)]
     assert len(ids) == 5
 
 
-def test_added_tokens_have_the_span_that_they_take_in():
+@BOTH
+def test_added_tokens_have_the_span_that_they_take_in(kind):
     tokens = (AddedToken(content="<a>", id=256, lstrip=True),)
     model = BPEModel(tokens=(*ALL_BYTES, None), pattern="none", added_tokens=tokens)
-    assert Encoder(model).encode_with_offsets("x  <a>y", allowed_special="all")[1] == [(0, 1), (1, 6), (6, 7)]
+    assert kind(model).encode_with_offsets("x  <a>y", allowed_special="all")[1] == [(0, 1), (1, 6), (6, 7)]

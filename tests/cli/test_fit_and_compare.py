@@ -17,18 +17,12 @@ from minigpt_tok.gpt.options import TrainingOptions
 torch.set_num_threads(1)
 
 SMALL = [
-    "--block-size",
-    "16",
-    "--embedding-dim",
-    "8",
-    "--num-heads",
-    "2",
-    "--num-layers",
-    "1",
-    "--batch-size",
-    "8",
-    "--accelerator",
-    "cpu",
+    "--block-size=16",
+    "--embedding-dim=8",
+    "--num-heads=2",
+    "--num-layers=1",
+    "--batch-size=8",
+    "--accelerator=cpu",
 ]
 SHORT = ["--validations", "2", "--validation-bytes", "500"]
 

@@ -124,4 +124,4 @@ def test_progress_on_a_terminal_goes_to_standard_error(command_line, environment
     assert "counting pieces" in seen
     assert "merging" in seen
     assert " of 744" in seen
-    assert "MB of" in seen
+    assert f" of {text.stat().st_size / 1e6:.1f} MB" in seen

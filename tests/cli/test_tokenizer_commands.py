@@ -266,6 +266,9 @@ class TestVerify:
             def encode(self, text: str, **options: object) -> list[int]:
                 return [self.model.base_ids[bytes([byte])] for byte in text.encode()]
 
+            def count(self, text: str, **options: object) -> int:
+                return len(self.encode(text))
+
         broken = Broken(tokenizer.model, tokenizer.training)
         check = check_compression(broken, texts * 10, "the text")
         assert check.ok is False

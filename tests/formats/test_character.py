@@ -101,7 +101,7 @@ def test_lists_that_cannot_be_are_refused(base_tokens, merges, match):
     ],
 )
 def test_fields_that_cannot_be_are_refused(key, value, match):
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises(FormatError, match=match):
         Tokenizer.from_json(json.dumps({**json.loads(FILE), key: value}))
 
 

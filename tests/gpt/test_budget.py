@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minigpt_tok.errors import ModelError
-from minigpt_tok.gpt.budget import AXES, Budget, Clock, Meter, Spent, character_lengths
+from minigpt_tok.gpt.budget import AXES, Budget, Clock, Meter, Spent
 from minigpt_tok.gpt.options import TrainingOptions
 from minigpt_tok.gpt.schedule import learning_rate
 from minigpt_tok.tokenizer import Tokenizer
@@ -79,12 +79,12 @@ def test_bytes_and_characters_of_a_text_are_those_of_the_text(tok):
     text = "abé日本語🙂 zab"
     ids = np.array(tok.encode(text))
     assert tok.byte_lengths[ids].sum() == len(text.encode())
-    assert character_lengths(tok)[ids].sum() == len(text)
+    assert tok.character_lengths[ids].sum() == len(text)
 
 
 def test_characters_of_a_character_tokenizer():
     tok = Tokenizer.from_json(_character_json())
-    assert character_lengths(tok)[tok.encode("é日")].tolist() == [1, 1]
+    assert tok.character_lengths[tok.encode("é日")].tolist() == [1, 1]
 
 
 def _character_json():

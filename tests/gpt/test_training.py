@@ -196,9 +196,13 @@ def test_a_budget_that_ends_between_steps_still_takes_the_step(run):
 
 def test_a_finished_run_is_not_trained_again_and_a_larger_budget_goes_on(run):
     first = run(budget="tokens=1000")
+    summary = first.checkpoint.with_name("fit.json")
+    written = json.loads(summary.read_text())
+    summary.unlink()  # as if it had crashed after the last checkpoint
     again = run(budget=None, arguments={"resume": True})
     assert same(weights(again), weights(first))
     assert (again.steps, again.spent.bytes, again.curve) == (first.steps, first.spent.bytes, first.curve)
+    assert json.loads(summary.read_text())["curve"] == written["curve"]
     more = run(budget="tokens=1500", arguments={"resume": True})
     assert more.spent.tokens == 1500
     assert more.curve[: len(first.curve)] == first.curve
@@ -239,7 +243,7 @@ def test_a_crash_in_the_middle_of_saving_leaves_the_last_good_checkpoint(run, mo
         run("run", "tokens=2000", arguments={"resume": True})
     monkeypatch.undo()
     assert good.checkpoint.read_bytes() == before
-    assert sorted(path.name for path in good.checkpoint.parent.iterdir()) == ["fit.json", "last.ckpt"]
+    assert sorted(path.name for path in good.checkpoint.parent.iterdir()) == ["last.ckpt"]
     assert run("run", "tokens=2000", arguments={"resume": True}).spent.tokens == whole.spent.tokens
 
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from minigpt_tok.data.encode import encode_corpus
 from minigpt_tok.data.id_file import IdFile
+from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.errors import DataError, ModelError, TokenizerMismatchError
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.model import MiniGPT
-from minigpt_tok.measure.bits_per_byte import BitsPerByte, bits_per_byte, paired_difference
+from minigpt_tok.measure.bits_per_byte import BitsPerByte, _nats, bits_per_byte, paired_difference
 
 END = "<|endoftext|>"
 STORIES = [
@@ -337,12 +338,20 @@ def test_half_precision_logits_are_normalized_in_full(encoded, characters_of):
     assert score.bits == pytest.approx(1 + math.log2(1 + math.exp(-3.5)), rel=1e-6)
 
 
+def test_large_vocabularies_lose_no_digits():
+    generator = torch.Generator().manual_seed(1)
+    logits = 3 * torch.randn(20, 50_000, generator=generator) + 7
+    targets = torch.randint(0, 50_000, (20,), generator=generator)
+    expected = -torch.log_softmax(logits.double(), dim=-1).gather(1, targets[:, None])[:, 0]
+    assert torch.max(torch.abs(_nats(logits.clone(), targets) - expected)) < 5e-9
+
+
 def test_many_logits_are_normalized_in_pieces(encoded, byte_level, monkeypatch):
     tokenizer = byte_level()
     split = encoded(STORIES, tokenizer)
     model = WholeContext(256, 12)
     whole = bits_per_byte(model, split, tokenizer).bits
-    monkeypatch.setattr("minigpt_tok.measure.bits_per_byte._ELEMENTS", 256 * 3)
+    monkeypatch.setattr("minigpt_tok.measure.bits_per_byte._CPU_ELEMENTS", 256 * 3)
     assert bits_per_byte(model, split, tokenizer).bits == pytest.approx(whole, rel=1e-9)
 
 
@@ -554,6 +563,9 @@ def test_id_file_its_path_and_its_blocks_give_one_score(tmp_path, byte_level):
     assert (score.corpus, score.split, score.separator) == ("texts", "train", END)
     assert score.bits == bits_per_byte(model, str(paths["train"]), tokenizer).bits
     assert score.bits == bits_per_byte(model, IdFile(paths["train"]), tokenizer).bits
+    # The dataset's own blocks, and the tail they leave out, are no matter.
+    blocks = TokenDataset(paths["train"], 5, tokenizer=tokenizer)
+    assert score.bits == bits_per_byte(model, blocks, tokenizer).bits
     assert score.bytes == sum(len(text.encode()) for text in texts)
     without = encode_corpus({"train": texts}, tokenizer, tmp_path / "without", separator=None, workers=1)
     assert bits_per_byte(model, without["train"], tokenizer).charged == 1

@@ -184,10 +184,26 @@ def test_ids_of_other_tokenizers_are_not_mixed_in(found, folder):
 
 
 def test_overwriting_replaces_runs(tmp_path):
+    quick = {**SETTINGS, "vocab_sizes": [], "budget": "bytes=900"}
+    compare_tokenizers(TEXTS, tmp_path / "a", **{**quick, "budget": "bytes=500"})
+    again = compare_tokenizers(TEXTS, tmp_path / "a", **quick, overwrite=True)
+    fresh = compare_tokenizers(TEXTS, tmp_path / "b", **quick)
+    assert again.entries[0].runs[0].bytes == 900
+    assert again.entries[0].runs[0].score.bits == fresh.entries[0].runs[0].score.bits
+
+
+def test_runs_on_other_text_of_the_same_characters_are_not_mixed_in(tmp_path):
     quick = {**SETTINGS, "vocab_sizes": [], "budget": "bytes=500"}
     compare_tokenizers(TEXTS, tmp_path, **quick)
-    again = compare_tokenizers(TEXTS, tmp_path, **{**quick, "budget": "bytes=900"}, overwrite=True)
-    assert again.entries[0].runs[0].bytes == 900
+    with pytest.raises(ModelError, match="another data"):
+        compare_tokenizers({**TEXTS, "train": TEXTS["train"][::-1]}, tmp_path, **quick)
+
+
+def test_documents_run_on_for_all_alike_unless_a_separator_is_asked_for(tmp_path):
+    given = train_tokenizer({"train": TEXTS["train"]}, 270, special_tokens=["<|endoftext|>"])
+    quick = {**SETTINGS, "vocab_sizes": [], "budget": "bytes=300"}
+    found = compare_tokenizers(TEXTS, tmp_path, **quick, with_tokenizers=[given])
+    assert [entry.runs[0].score.separator for entry in found.entries] == [None, None]
 
 
 def test_seeds_separators_given_tokenizers_and_a_sample_of_the_text(tmp_path):

@@ -41,6 +41,8 @@ def test_documents_are_taken_evenly_and_in_order(encoded, byte_level):
 
 
 def test_small_documents_are_not_preferred(encoded, byte_level):
+    found = sampled(encoded(["x", "x" * 1000] * 50, byte_level()), 5_500)
+    assert found.document_bytes.tolist().count(1) <= 10
     sizes = np.random.default_rng(0).integers(1, 200, size=2000)
     found = sampled(encoded(["x" * size for size in sizes], byte_level()), 20_000)
     assert found.document_bytes.mean() == pytest.approx(sizes.mean(), rel=0.15)

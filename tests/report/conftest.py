@@ -113,6 +113,7 @@ def _comparison(seeds: int = 1, documents: int = 60, close: bool = False) -> Com
             "body": {"embedding_dim": 128, "num_layers": 4, "dropout": 0.1},
             "command": "minigpt-tok compare 'a & b'",
             "threads": None,
+            "documents": list(range(1000, 4000)),
         },
         entries=(
             _entry("characters", "characters", 97, 1.0, 2.31, seeds, documents),

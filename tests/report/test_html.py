@@ -74,6 +74,8 @@ def test_page_shows_scores_verdicts_caveats_settings_and_fingerprints(page, comp
     for said in (*(verdict.text for verdict in found.verdicts), *found.caveats):
         assert said in text
     assert "body: embedding dim128" in text
+    assert "1018, 1019, … (3,000 in all)" in text
+    assert "1020" not in text
     assert "not comparable" in text
 
 

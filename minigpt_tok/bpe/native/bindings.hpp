@@ -6,6 +6,10 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <atomic>
+#include <chrono>
+#include <optional>
+
 #include "count.hpp"
 #include "decode.hpp"
 #include "encoder.hpp"
@@ -187,6 +191,17 @@ void bind(py::module_& module, const char* name) {
         .def("encode_batch_to_numpy", &B::encode_batch_to_numpy);
 }
 
+Vocab byte_vocab(const py::list& tokens, bool by_bytes, const std::vector<u32>& lefts, const std::vector<u32>& rights,
+                 const std::vector<u32>& results) {
+    std::vector<std::string> raw;
+    std::vector<bool> present;
+    read_tokens(tokens, raw, present);
+    Vocab vocab(raw, present, false, false);
+    if (by_bytes) vocab.merge_by_bytes();
+    else vocab.merge_by_pair(lefts, rights, results);
+    return vocab;
+}
+
 class BoundDecoder {
    public:
     explicit BoundDecoder(const py::list& tokens) : decoder_(make(tokens)) {}
@@ -255,7 +270,8 @@ class BoundDecoder {
 // Counts pieces over many calls, then trains. One thread or several: what comes out is the same.
 class Counter {
    public:
-    Counter(const std::string& pattern, unsigned threads) : threads_(std::max(threads, 1u)) {
+    Counter(const std::string& pattern, unsigned threads, std::size_t memory_limit)
+        : threads_(std::max(threads, 1u)), memory_limit_(memory_limit / threads_) {
         if (!choose_pattern(pattern, pattern_)) throw py::value_error("no such pattern: " + pattern);
     }
 
@@ -283,8 +299,9 @@ class Counter {
     }
 
     std::size_t pieces() {
-        without_gil([&](const GoOn& go_on) { join(go_on); });
-        return counters_[0].table.size();
+        std::size_t count = 0;
+        without_gil([&](const GoOn& go_on) { count = all(go_on).size(); });
+        return count;
     }
     std::size_t bytes() const { return bytes_; }
 
@@ -292,10 +309,9 @@ class Counter {
     std::unordered_map<u32, std::int64_t> characters() {
         std::unordered_map<u32, std::int64_t> counts;
         without_gil([&](const GoOn& go_on) {
-            join(go_on);
             std::vector<std::int64_t> flat(0x110000);
             std::size_t steps = 0;
-            for (const Counted& one : counters_[0].table.sorted(&go_on))
+            for (const Counted& one : all(go_on))
                 for (std::size_t i = 0; i < one.piece.size(); i += utf8_length(static_cast<u8>(one.piece[i]))) {
                     flat[decode_utf8(reinterpret_cast<const u8*>(one.piece.data()) + i)] += one.count;
                     if (++steps % 65536 == 0) ask(&go_on);
@@ -312,10 +328,9 @@ class Counter {
         std::vector<LearnedMerge> merges;
         std::int64_t base_tokens = 0, best_left = -1;
         without_gil([&](const GoOn& go_on) {
-            join(go_on);
             Trainer trainer(base, tie, min_frequency, max_length, go_on);
             characters ? fill_characters(trainer, base, go_on) : fill_bytes(trainer, base, go_on);
-            counters_.clear();
+            all_.reset();
             base_tokens = trainer.tokens();
             trainer.learn(most, merges, [&](std::size_t done) {
                 if (progress.is_none()) return;
@@ -349,7 +364,9 @@ class Counter {
    private:
     PatternChoice pattern_;
     unsigned threads_;
+    std::size_t memory_limit_;
     std::deque<PieceCounter> counters_;
+    std::unique_ptr<AllPieces> all_;
     u64 bytes_ = 0;
 
     struct Chunk {
@@ -372,7 +389,7 @@ class Counter {
             bytes_ += view.size();
         }
         const auto threads = static_cast<unsigned>(std::max<std::size_t>(1, std::min<std::size_t>(threads_, chunks.size())));
-        while (counters_.size() < threads) counters_.emplace_back(pattern_);
+        while (counters_.size() < threads) counters_.emplace_back(pattern_, memory_limit_);
         without_gil([&](const GoOn& go_on) {
             std::atomic<std::size_t> next{0};
             share(threads, go_on, [&](unsigned t, const GoOn& ask) {
@@ -390,18 +407,19 @@ class Counter {
         return n;
     }
 
-    void join(const GoOn& go_on) {
-        if (counters_.empty()) counters_.emplace_back(pattern_);
-        while (counters_.size() > 1) {
-            counters_[0].table.join(counters_.back().table, &go_on);
-            counters_.pop_back();
+    // Counting is over once this is asked for.
+    const AllPieces& all(const GoOn& go_on) {
+        if (!all_) {
+            all_ = std::make_unique<AllPieces>(counters_, &go_on);
+            counters_.clear();
         }
+        return *all_;
     }
 
     void fill_bytes(Trainer& trainer, const std::vector<std::string>& base, const GoOn& go_on) {
         std::array<u32, 256> number{};
         for (std::size_t i = 0; i < base.size(); ++i) number[static_cast<u8>(base[i][0])] = static_cast<u32>(i);
-        const auto pieces = counters_[0].table.sorted(&go_on);
+        const AllPieces& pieces = all(go_on);
         std::size_t units = 0;
         for (const Counted& one : pieces) units += one.piece.size();
         trainer.reserve(units, pieces.size());
@@ -416,7 +434,7 @@ class Counter {
     void fill_characters(Trainer& trainer, const std::vector<std::string>& base, const GoOn& go_on) {
         std::vector<u32> number(0x110000, kNone);
         for (std::size_t i = 0; i < base.size(); ++i) number[decode_utf8(reinterpret_cast<const u8*>(base[i].data()))] = static_cast<u32>(i);
-        for (const Counted& one : counters_[0].table.sorted(&go_on)) {
+        for (const Counted& one : all(go_on)) {
             bool open = false;
             for (std::size_t i = 0; i < one.piece.size(); i += utf8_length(static_cast<u8>(one.piece[i]))) {
                 const u32 id = number[decode_utf8(reinterpret_cast<const u8*>(one.piece.data()) + i)];
@@ -437,6 +455,30 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         const std::string_view view(flags);
         if (view.size() != 0x110000) throw py::value_error("the class table has one byte for each of 0x110000 code points");
         classes().assign(std::vector<u8>(view.begin(), view.end()));
+    });
+    // (id, left, right) for each token of more than one byte, in the order of ids: what merging its bytes with lower ranks leaves.
+    module.def("implied_merges", [](const py::list& tokens) {
+        const Vocab vocab = byte_vocab(tokens, true, {}, {}, {});
+        std::vector<std::array<u32, 3>> implied;
+        std::vector<u32> ids, units;
+        for (u32 id = 0; id < vocab.size(); ++id) {
+            if (vocab.length_of(id) < 2) continue;
+            ids.clear();
+            if (vocab.merge_token(id, id, ids, units) && ids.size() == 2) implied.push_back({id, ids[0], ids[1]});
+        }
+        return implied;
+    });
+    // For each token of more than one byte whether merging its bytes gives it: the ids of those.
+    module.def("made_alone", [](const py::list& tokens, const std::vector<u32>& lefts, const std::vector<u32>& rights,
+                                const std::vector<u32>& results, bool by_bytes) {
+        const Vocab vocab = byte_vocab(tokens, by_bytes, lefts, rights, results);
+        std::vector<u32> made, ids, units;
+        for (u32 id = 0; id < vocab.size(); ++id) {
+            if (vocab.length_of(id) < 2) continue;
+            ids.clear();
+            if (vocab.merge_token(id, kNone, ids, units) && ids.size() == 1 && ids[0] == id) made.push_back(id);
+        }
+        return made;
     });
     module.def("first_invalid_utf8", [](const py::object& buffer) -> std::optional<std::size_t> {
         const Memory memory(buffer);
@@ -462,7 +504,7 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         .def("decode_bytes", &BoundDecoder::decode_bytes)
         .def("decode", &BoundDecoder::decode);
     py::class_<Counter>(module, "Counter", py::module_local())
-        .def(py::init<const std::string&, unsigned>())
+        .def(py::init<const std::string&, unsigned, std::size_t>(), py::arg("pattern"), py::arg("threads"), py::arg("memory_limit") = 0)
         .def("add", &Counter::add)
         .def("add_buffer", &Counter::add_buffer)
         .def("characters", &Counter::characters)

@@ -5,6 +5,9 @@
 // text it was first seen. Memory: 32 bytes for each slot, at most two thirds of them in use.
 #pragma once
 
+#include <cstdio>
+#include <deque>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -88,8 +91,12 @@ class PieceTable {
     }
 
     std::size_t size() const { return used_; }
-    std::size_t memory() const { return slots_.size() * sizeof(Slot) + arena_.capacity(); }
-    void clear() { *this = PieceTable(); }
+
+    // Bytes that the table takes at most while `more` pieces are added; while it doubles, the old one is there too.
+    std::size_t memory_for(std::size_t more) const {
+        const std::size_t slots = slots_.size() * sizeof(Slot);
+        return ((used_ + more) * 3 > slots_.size() * 2 ? slots * 3 : slots) + arena_.capacity();
+    }
 
    private:
     static constexpr std::size_t kFewest = 1 << 12, kShort = 15;
@@ -167,12 +174,95 @@ class PieceTable {
     }
 };
 
+// Counts that did not fit into memory, as runs in temporary files: pieces in the order of their bytes, each once. Read together
+// they give every piece once, with its counts added up, exactly as one table would have.
+class Runs {
+   public:
+    void spill(const PieceTable& table) {
+        std::vector<Counted> pieces = table.sorted(nullptr);
+        std::sort(pieces.begin(), pieces.end(), [](const Counted& a, const Counted& b) { return a.piece < b.piece; });
+        File file(std::tmpfile());
+        if (!file) throw std::runtime_error("no temporary file could be made for counts that exceed the memory limit");
+        for (const Counted& one : pieces) {
+            const Head head{one.count, one.first, one.piece.size()};
+            if (std::fwrite(&head, sizeof head, 1, file.get()) != 1 ||
+                std::fwrite(one.piece.data(), 1, one.piece.size(), file.get()) != one.piece.size())
+                throw std::runtime_error("the temporary file for counts that exceed the memory limit could not be written");
+        }
+        if (std::fflush(file.get())) throw std::runtime_error("the temporary file for counts that exceed the memory limit could not be written");
+        files_.push_back(std::move(file));
+    }
+
+    bool empty() const { return files_.empty(); }
+    void take(Runs& other) {
+        for (File& file : other.files_) files_.push_back(std::move(file));
+        other.files_.clear();
+    }
+
+    // Calls `use` for every piece, in the order of bytes.
+    template <class Use>
+    void merged(Use use) const {
+        struct Reader {
+            std::FILE* file;
+            Head head;
+            std::string piece;
+            bool next() {
+                if (std::fread(&head, sizeof head, 1, file) != 1) return false;
+                piece.resize(head.size);
+                if (std::fread(piece.data(), 1, head.size, file) != head.size)
+                    throw std::runtime_error("a temporary file of counts was cut short");
+                return true;
+            }
+        };
+        std::vector<Reader> readers;
+        for (const File& file : files_) {
+            std::rewind(file.get());
+            readers.push_back({file.get(), {}, {}});
+            if (!readers.back().next()) readers.pop_back();
+        }
+        const auto later = [&](std::size_t a, std::size_t b) { return readers[a].piece > readers[b].piece; };
+        std::vector<std::size_t> heap(readers.size());
+        for (std::size_t i = 0; i < heap.size(); ++i) heap[i] = i;
+        std::make_heap(heap.begin(), heap.end(), later);
+        std::string piece;
+        Head sum{};
+        bool open = false;
+        while (!heap.empty()) {
+            std::pop_heap(heap.begin(), heap.end(), later);
+            Reader& reader = readers[heap.back()];
+            if (open && reader.piece == piece) {
+                sum.count += reader.head.count;
+                sum.first = std::min(sum.first, reader.head.first);
+            } else {
+                if (open) use(Counted{piece, sum.count, sum.first});
+                piece = reader.piece, sum = reader.head, open = true;
+            }
+            if (reader.next()) std::push_heap(heap.begin(), heap.end(), later);
+            else heap.pop_back();
+        }
+        if (open) use(Counted{piece, sum.count, sum.first});
+    }
+
+   private:
+    struct Head {
+        std::int64_t count;
+        u64 first, size;
+    };
+    struct Close {
+        void operator()(std::FILE* file) const { std::fclose(file); }
+    };
+    using File = std::unique_ptr<std::FILE, Close>;
+    std::vector<File> files_;
+};
+
 // Cuts texts and counts their pieces. One per thread.
 class PieceCounter {
    public:
-    explicit PieceCounter(PatternChoice pattern) : splitter_(pattern) {}
+    // `memory_limit`: bytes for the table; what is counted beyond goes to files. 0: no limit.
+    PieceCounter(PatternChoice pattern, std::size_t memory_limit) : splitter_(pattern), memory_limit_(memory_limit) {}
 
     PieceTable table;
+    Runs runs;
 
     // A text of its own in valid UTF-8; its pieces are numbered from `first` on.
     void add(const u8* s, std::size_t n, u64 first, const GoOn& go_on) {
@@ -192,6 +282,10 @@ class PieceCounter {
             const std::size_t room = splitter_.choice().pattern == Pattern::none ? 1 : size + 1;
             if (ends_.size() < room) ends_.resize(room);
             const std::size_t count = splitter_.cut(from, size, last, ends_.data());
+            if (memory_limit_ && table.size() && table.memory_for(count) > memory_limit_) {
+                runs.spill(table);
+                table = PieceTable();
+            }
             table.add(from, ends_.data(), count, first);
             first += count;
             window = count ? kWindow : window * 2;
@@ -202,8 +296,50 @@ class PieceCounter {
    private:
     static constexpr std::size_t kWindow = 16 << 10, kRoom = 64;
     Splitter splitter_;
+    std::size_t memory_limit_;
     std::vector<u32> ends_;
     std::vector<u8> buffer_;
+};
+
+// All that has been counted, each piece once, in the order in which they were first seen.
+class AllPieces {
+   public:
+    AllPieces(std::deque<PieceCounter>& counters, const GoOn* go_on) {
+        Runs runs;
+        for (PieceCounter& counter : counters) runs.take(counter.runs);
+        if (runs.empty()) {
+            for (std::size_t i = 1; i < counters.size(); ++i) {
+                counters[0].table.join(counters[i].table, go_on);
+                counters[i].table = PieceTable();
+            }
+            if (!counters.empty()) table_ = std::move(counters[0].table);
+            pieces_ = table_.sorted(go_on);
+        } else {
+            for (PieceCounter& counter : counters) {
+                runs.spill(counter.table);
+                counter.table = PieceTable();
+            }
+            std::vector<std::size_t> starts;
+            runs.merged([&](const Counted& one) {
+                if (pieces_.size() % 65536 == 0) ask(go_on);
+                starts.push_back(text_.size());
+                text_.append(one.piece);
+                pieces_.push_back({{nullptr, one.piece.size()}, one.count, one.first});
+            });
+            for (std::size_t i = 0; i < pieces_.size(); ++i) pieces_[i].piece = {text_.data() + starts[i], pieces_[i].piece.size()};
+            std::sort(pieces_.begin(), pieces_.end(), [](const Counted& a, const Counted& b) { return a.first < b.first; });
+        }
+    }
+    AllPieces(const AllPieces&) = delete;
+
+    std::size_t size() const { return pieces_.size(); }
+    auto begin() const { return pieces_.begin(); }
+    auto end() const { return pieces_.end(); }
+
+   private:
+    PieceTable table_;
+    std::string text_;
+    std::vector<Counted> pieces_;
 };
 
 }  // namespace minigpt

@@ -134,6 +134,18 @@ class Vocab {
         return true;
     }
 
+    // The token's bytes merged with ranks below `limit` only, onto the end of `ids`; false if a byte is missing. (Bytes only.)
+    bool merge_token(u32 id, u32 limit, std::vector<u32>& ids, std::vector<u32>& units) const {
+        units.clear();
+        for (const char byte : bytes_of(id)) {
+            if (byte_ids_[static_cast<u8>(byte)] == kNone) return false;
+            units.push_back(byte_ids_[static_cast<u8>(byte)]);
+        }
+        if (units.size() <= kSmall) merge_small(units.data(), units.size(), ids, limit);
+        else merge_by_heap(units.data(), units.size(), ids, nullptr, limit);
+        return true;
+    }
+
     // Whether the units on the two sides of a place in UTF-8 text may come to stand in one token. Where not, a piece can be
     // cut without changing its ids. (Never asked inside a character of a character tokenizer.)
     bool may_join(const u8* before, const u8* after) const {
@@ -172,11 +184,12 @@ class Vocab {
                 for (unsigned other = 0; other < 256; ++other) neighbours_[byte << 8 | other] = neighbours_[other << 8 | byte] = true;
     }
 
-    void merge_small(u32* ids, std::size_t n, std::vector<u32>& out) const {
+    // Only ranks below `limit` merge.
+    void merge_small(u32* ids, std::size_t n, std::vector<u32>& out, u32 limit = kNone) const {
         u32 ranks[kSmall], merged[kSmall];  // of the pair that begins at each place
         const auto look = [&](std::size_t i) {
             const auto& slot = pairs_.at(ids[i], ids[i + 1]);
-            ranks[i] = slot.rank, merged[i] = slot.merged;
+            ranks[i] = slot.rank < limit ? slot.rank : kNone, merged[i] = slot.merged;
         };
         for (std::size_t i = 0; i + 1 < n; ++i) look(i);
         while (n > 1) {
@@ -194,7 +207,7 @@ class Vocab {
         out.insert(out.end(), ids, ids + n);
     }
 
-    void merge_by_heap(u32* ids, std::size_t n, std::vector<u32>& out, const GoOn* go_on) const {
+    void merge_by_heap(u32* ids, std::size_t n, std::vector<u32>& out, const GoOn* go_on, u32 limit = kNone) const {
         std::size_t steps = 0;
         const auto step = [&] {
             if (++steps % 4096 == 0) ask(go_on);
@@ -211,7 +224,7 @@ class Vocab {
             ranks[i] = kNone;
             if (after[i] >= n) return;
             const auto& slot = pairs_.at(ids[i], ids[after[i]]);
-            ranks[i] = slot.rank, merged[i] = slot.merged;
+            ranks[i] = slot.rank < limit ? slot.rank : kNone, merged[i] = slot.merged;
         };
         for (std::size_t i = 0; i < n; ++i) after[i] = static_cast<u32>(i + 1), before[i] = static_cast<u32>(i) - 1;
         const auto offer = [&](std::size_t i) {
