@@ -25,6 +25,7 @@ from minigpt_tok.files import MappedText
 
 MOST_SMALL_IDS = 1 << 16  # that 16 bits hold
 MOST_PACKED_IDS = 1 << 28  # that the core's cache holds
+MOST_THREADS = 1 << 10  # more would have nothing to do
 LARGEST_NUMBER = 1 << 62  # for the core, which counts in 64 bits: as good as no limit
 
 
@@ -161,7 +162,9 @@ class FastPieceCounter(PieceCounter):
         super().__init__(recipe)
         assert core is not None
         self.threads = threads
-        self._core = core.Counter(self._pretokenizer.name, threads, memory_limit)
+        self._core = core.Counter(
+            self._pretokenizer.name, min(threads, MOST_THREADS), min(memory_limit, LARGEST_NUMBER)
+        )
 
     def add(self, texts: list[str]) -> None:
         """As in `PieceCounter`."""

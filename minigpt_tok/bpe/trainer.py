@@ -89,10 +89,11 @@ def train_model(
         CorpusError: there are no documents, or only empty ones.
     """
     check_special_tokens(recipe, special_tokens)
-    if threads is not None:
-        check_whole("threads", threads)
-        if threads < 1:
-            raise TokenizerError(f"threads is {threads}; the least is 1")
+    for argument, value in (("threads", threads), ("memory_limit", memory_limit)):
+        if value is not None:
+            check_whole(argument, value)
+            if value < 1:
+                raise TokenizerError(f"{argument} is {value}; the least is 1")
     if recipe.unit == "byte":
         _check_vocab_size(vocab_size, 256, len(special_tokens))
     started = time.perf_counter()
@@ -137,9 +138,13 @@ def _count(
     for number, document in enumerate(documents):
         if isinstance(document, MappedText):
             if not special_tokens:  # else they are looked for in characters, as in any other document
+                counter.add(held)  # which came before it
+                held, size = [], 0
                 counter.add_mapped(document)
                 counted.documents += 1
                 counted.bytes += document.size
+                if progress is not None:
+                    progress("bytes", counted.bytes, None)
                 continue
             document = document.read()
         if not isinstance(document, str):

@@ -196,6 +196,7 @@ Vocab byte_vocab(const py::list& tokens, bool by_bytes, const std::vector<u32>& 
     std::vector<std::string> raw;
     std::vector<bool> present;
     read_tokens(tokens, raw, present);
+    check_ids(raw.size(), lefts, rights, results, {});
     Vocab vocab(raw, present, false, false);
     if (by_bytes) vocab.merge_by_bytes();
     else vocab.merge_by_pair(lefts, rights, results);

@@ -5,11 +5,18 @@
 // text it was first seen. Memory: 32 bytes for each slot, at most two thirds of them in use.
 #pragma once
 
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
+#endif
 
 #include "cache.hpp"
 #include "split.hpp"
@@ -35,6 +42,16 @@ struct KeyMasks {
     }
 };
 inline constexpr KeyMasks kMasks;
+
+// Sorts, and asks meanwhile whether to go on.
+template <class Less>
+void sort(std::vector<Counted>& pieces, const Less& less, const GoOn* go_on) {
+    std::size_t steps = 0;
+    std::sort(pieces.begin(), pieces.end(), [&](const Counted& a, const Counted& b) {
+        if (++steps % 65536 == 0) ask(go_on);
+        return less(a, b);
+    });
+}
 
 class PieceTable {
    public:
@@ -76,17 +93,12 @@ class PieceTable {
         }
     }
 
-    // All pieces in the order in which they were first seen. The views last as long as the table is not changed.
-    std::vector<Counted> sorted(const GoOn* go_on) const {
+    // All pieces in any order. The views last as long as the table is not changed.
+    std::vector<Counted> all() const {
         std::vector<Counted> all;
         all.reserve(used_);
         for (const Slot& slot : slots_)
             if (slot.count) all.push_back({text_of(slot), slot.count, slot.first});
-        std::size_t steps = 0;
-        std::sort(all.begin(), all.end(), [&steps, go_on](const Counted& a, const Counted& b) {
-            if (++steps % 65536 == 0) ask(go_on);
-            return a.first < b.first;
-        });
         return all;
     }
 
@@ -178,19 +190,16 @@ class PieceTable {
 // they give every piece once, with its counts added up, exactly as one table would have.
 class Runs {
    public:
-    void spill(const PieceTable& table) {
-        std::vector<Counted> pieces = table.sorted(nullptr);
-        std::sort(pieces.begin(), pieces.end(), [](const Counted& a, const Counted& b) { return a.piece < b.piece; });
-        File file(std::tmpfile());
-        if (!file) throw std::runtime_error("no temporary file could be made for counts that exceed the memory limit");
-        for (const Counted& one : pieces) {
-            const Head head{one.count, one.first, one.piece.size()};
-            if (std::fwrite(&head, sizeof head, 1, file.get()) != 1 ||
-                std::fwrite(one.piece.data(), 1, one.piece.size(), file.get()) != one.piece.size())
-                throw std::runtime_error("the temporary file for counts that exceed the memory limit could not be written");
-        }
-        if (std::fflush(file.get())) throw std::runtime_error("the temporary file for counts that exceed the memory limit could not be written");
-        files_.push_back(std::move(file));
+    static constexpr std::size_t kMostFiles = 16;  // of a thread; with that many, they are merged into one
+
+    void spill(const PieceTable& table, const GoOn* go_on) {
+        std::vector<Counted> pieces = table.all();
+        sort(pieces, [](const Counted& a, const Counted& b) { return a.piece < b.piece; }, go_on);
+        write([&](const auto& one_by_one) { for (const Counted& one : pieces) one_by_one(one); }, go_on);
+        if (files_.size() < kMostFiles) return;
+        Runs all;
+        all.write([&](const auto& one_by_one) { merged(one_by_one); }, go_on);
+        files_ = std::move(all.files_);
     }
 
     bool empty() const { return files_.empty(); }
@@ -210,7 +219,7 @@ class Runs {
                 if (std::fread(&head, sizeof head, 1, file) != 1) return false;
                 piece.resize(head.size);
                 if (std::fread(piece.data(), 1, head.size, file) != head.size)
-                    throw std::runtime_error("a temporary file of counts was cut short");
+                    fail("a temporary file of counts could not be read");
                 return true;
             }
         };
@@ -253,6 +262,39 @@ class Runs {
     };
     using File = std::unique_ptr<std::FILE, Close>;
     std::vector<File> files_;
+
+    // One file more, with the pieces that `give` gives in order.
+    template <class Give>
+    void write(const Give& give, const GoOn* go_on) {
+        File file(temporary());
+        if (!file) fail("no temporary file for counts beyond the memory limit could be made");
+        std::size_t steps = 0;
+        give([&](const Counted& one) {
+            if (++steps % 4096 == 0) ask(go_on);
+            const Head head{one.count, one.first, one.piece.size()};
+            if (std::fwrite(&head, sizeof head, 1, file.get()) != 1 ||
+                std::fwrite(one.piece.data(), 1, one.piece.size(), file.get()) != one.piece.size())
+                fail("the temporary file for counts beyond the memory limit could not be written");
+        });
+        if (std::fflush(file.get())) fail("the temporary file for counts beyond the memory limit could not be written");
+        files_.push_back(std::move(file));
+    }
+
+    [[noreturn]] static void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+
+    // In the folder that TMPDIR names, else in /tmp; it has no name, and is gone when it is closed.
+    static std::FILE* temporary() {
+#if defined(__unix__) || defined(__APPLE__)
+        const char* folder = std::getenv("TMPDIR");
+        std::string path = std::string(folder && *folder ? folder : "/tmp") + "/minigpt_tok-XXXXXX";
+        const int descriptor = mkstemp(path.data());
+        if (descriptor < 0) return nullptr;
+        unlink(path.c_str());
+        return fdopen(descriptor, "w+b");
+#else
+        return std::tmpfile();
+#endif
+    }
 };
 
 // Cuts texts and counts their pieces. One per thread.
@@ -283,7 +325,7 @@ class PieceCounter {
             if (ends_.size() < room) ends_.resize(room);
             const std::size_t count = splitter_.cut(from, size, last, ends_.data());
             if (memory_limit_ && table.size() && table.memory_for(count) > memory_limit_) {
-                runs.spill(table);
+                runs.spill(table, &go_on);
                 table = PieceTable();
             }
             table.add(from, ends_.data(), count, first);
@@ -313,10 +355,10 @@ class AllPieces {
                 counters[i].table = PieceTable();
             }
             if (!counters.empty()) table_ = std::move(counters[0].table);
-            pieces_ = table_.sorted(go_on);
+            pieces_ = table_.all();
         } else {
             for (PieceCounter& counter : counters) {
-                runs.spill(counter.table);
+                runs.spill(counter.table, go_on);
                 counter.table = PieceTable();
             }
             std::vector<std::size_t> starts;
@@ -327,8 +369,8 @@ class AllPieces {
                 pieces_.push_back({{nullptr, one.piece.size()}, one.count, one.first});
             });
             for (std::size_t i = 0; i < pieces_.size(); ++i) pieces_[i].piece = {text_.data() + starts[i], pieces_[i].piece.size()};
-            std::sort(pieces_.begin(), pieces_.end(), [](const Counted& a, const Counted& b) { return a.first < b.first; });
         }
+        sort(pieces_, [](const Counted& a, const Counted& b) { return a.first < b.first; }, go_on);
     }
     AllPieces(const AllPieces&) = delete;
 

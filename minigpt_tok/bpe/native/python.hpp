@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "encoder.hpp"
@@ -95,6 +96,9 @@ void without_gil(const Work& work) {
         const WithoutGil released;
         work(go_on);
     } catch (const Stopped&) {
+    } catch (const std::system_error& error) {  // of files; Python adds the system's own words
+        PyErr_SetObject(PyExc_OSError, py::make_tuple(error.code().value(), error.what()).ptr());
+        throw py::error_already_set();
     }
     signals.raise_if_interrupted();
 }
