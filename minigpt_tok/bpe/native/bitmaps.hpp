@@ -12,7 +12,8 @@ namespace minigpt {
 
 // The masks of 64 bytes; bit k is byte k.
 struct BlockMasks {
-    u64 small, capital, number, space, blank, apostrophe, nul, beyond;  // blank is U+0020; beyond is not ASCII
+    u64 small, capital, number, space, blank, newline, apostrophe, nul;  // blank is U+0020, newline \n or \r
+    u64 beyond;                                                          // not ASCII
 };
 
 #if defined(__AVX512BW__)
@@ -27,6 +28,7 @@ inline BlockMasks masks(const u8* s) {
     m.number = below('0', 10);
     m.blank = _mm512_cmpeq_epi8_mask(c, _mm512_set1_epi8(' '));
     m.space = below(9, 5) | m.blank;
+    m.newline = _mm512_cmpeq_epi8_mask(c, _mm512_set1_epi8('\n')) | _mm512_cmpeq_epi8_mask(c, _mm512_set1_epi8('\r'));
     m.apostrophe = _mm512_cmpeq_epi8_mask(c, _mm512_set1_epi8('\''));
     m.nul = _mm512_testn_epi8_mask(c, c);
     m.beyond = _mm512_movepi8_mask(c);
@@ -56,6 +58,7 @@ inline BlockMasks masks(const u8* s) {
     m.number = below('0', 10);
     m.blank = equal(' ');
     m.space = below(9, 5) | m.blank;
+    m.newline = equal('\n') | equal('\r');
     m.apostrophe = equal('\'');
     m.nul = equal(0);
     m.beyond = bits(low, high);
@@ -71,6 +74,7 @@ inline BlockMasks masks(const u8* s) {
         else if (static_cast<u8>(c - 'A') < 26) m.capital |= bit;
         else if (c == ' ') m.space |= bit, m.blank |= bit;
         else if (static_cast<u8>(c - '0') < 10) m.number |= bit;
+        else if (c == '\n' || c == '\r') m.space |= bit, m.newline |= bit;
         else if (static_cast<u8>(c - 9) < 5) m.space |= bit;
         else if (c == '\'') m.apostrophe |= bit;
         else if (c == 0) m.nul |= bit;
@@ -83,7 +87,8 @@ inline BlockMasks masks(const u8* s) {
 // The bitmaps of one window of text. Words past the text's end are zero, so that every run ends there.
 class Bitmaps {
    public:
-    std::vector<u64> letter, number, space, other, blank, apostrophe;
+    std::vector<u64> letter, number, space, other, blank, newline, apostrophe;
+    std::vector<u64> continuation;            // all bytes of a character but its first
     std::vector<u64> not_small, not_capital;  // filled only where asked for (o200k)
     bool wide_space = false;                  // white space outside ASCII is among it
     bool nul = false;                         // a byte 0 is among it
@@ -92,7 +97,7 @@ class Bitmaps {
     void fill(const u8* s, std::size_t n, bool by_case) {
         const std::size_t words = n / 64 + 2;
         if (letter.size() < words)
-            for (auto* map : {&letter, &number, &space, &other, &blank, &apostrophe, &not_small, &not_capital}) map->resize(words);
+            for (auto* map : all()) map->resize(words);
         wide_space = nul = false;
         spill_ = {};
         std::size_t word = 0;
@@ -101,12 +106,16 @@ class Bitmaps {
         alignas(64) u8 tail[64] = {};
         std::memcpy(tail, s + word * 64, rest);
         fill_word(s, tail, word, rest ? ~u64{0} >> (64 - rest) : 0, by_case);
-        for (auto* map : {&letter, &number, &space, &other, &blank, &apostrophe, &not_small, &not_capital}) (*map)[word + 1] = 0;
+        for (auto* map : all()) (*map)[word + 1] = 0;
     }
 
    private:
+    std::array<std::vector<u64>*, 10> all() {
+        return {&letter, &number, &space, &other, &blank, &newline, &apostrophe, &continuation, &not_small, &not_capital};
+    }
+
     struct Bits {
-        u64 letter = 0, number = 0, space = 0, not_small = 0, not_capital = 0;
+        u64 letter = 0, number = 0, space = 0, not_small = 0, not_capital = 0, continuation = 0;
     };
     Bits spill_;  // of a character that began in the word before
 
@@ -124,6 +133,8 @@ class Bitmaps {
         space[word] = bits.space;
         other[word] = valid & ~(bits.letter | bits.number | bits.space);
         blank[word] = m.blank;
+        newline[word] = m.newline;
+        continuation[word] = bits.continuation;
         apostrophe[word] = m.apostrophe;
         if (by_case) {
             not_small[word] = bits.not_small | m.capital;
@@ -139,10 +150,12 @@ class Bitmaps {
             if (*p < 0xC0) continue;  // a continuation byte
             const unsigned length = utf8_length(*p);
             const u8 flags = table[decode_utf8(p)];
-            if (!flags) continue;
             const u64 run = (u64{1} << length) - 1;
             const u64 here = run << k;
             const u64 next = k + length > 64 ? run >> (64 - k) : 0;
+            bits.continuation |= here & (here << 1);
+            spill_.continuation |= next;
+            if (!flags) continue;
             const auto set = [&](u64 Bits::*map, u8 flag) {
                 const u64 on = flags & flag ? ~u64{0} : 0;
                 bits.*map |= here & on;
