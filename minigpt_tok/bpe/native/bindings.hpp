@@ -49,7 +49,8 @@ class Bound {
 
     static constexpr std::size_t kShortText = 1 << 12;  // characters; a longer text is encoded without the GIL
 
-    void encode_into(const Text& text, Ids<Id>& out) {
+    template <class Out>
+    void encode_into(const Text& text, Out& out) {
         typename Encoder<Id>::Lease worker(*encoder_);
         try {
             if (text.length <= kShortText) Encoder<Id>::encode(*worker, text, out, [] { return true; });
@@ -81,7 +82,7 @@ class Bound {
     }
 
     std::size_t count(py::handle text) {
-        Ids<Id> ids;
+        Tally ids;
         encode_into(text_of(text.ptr()), ids);
         return ids.size();
     }
@@ -491,7 +492,7 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         PatternChoice choice;
         if (!choose_pattern(pattern, choice)) throw py::value_error("no such pattern: " + pattern);
         const std::string utf8 = text;
-        std::vector<u32> ends(utf8.size() + 1);
+        std::vector<u32> ends(utf8.size() + kPlacesRoom);
         Splitter splitter(choice);
         py::list pieces;
         const u8* s = reinterpret_cast<const u8*>(utf8.data());

@@ -47,8 +47,8 @@ class Encoder {
         std::unique_ptr<Worker<Id>> worker_;
     };
 
-    template <class Check>
-    static void encode(Worker<Id>& worker, const Text& text, Ids<Id>& out, Check go_on) {
+    template <class Out, class Check>
+    static void encode(Worker<Id>& worker, const Text& text, Out& out, Check go_on) {
         switch (text.width) {
             case 0: return worker.encode_utf8(static_cast<const u8*>(text.data), text.length, out, go_on);
             case 1: return worker.encode_characters(static_cast<const u8*>(text.data), text.length, out, go_on);
@@ -58,7 +58,8 @@ class Encoder {
     }
 
     // The same where it may take long: a piece of any length asks too. It ends early if told to stop.
-    static void encode_long(Worker<Id>& worker, const Text& text, Ids<Id>& out, const GoOn& go_on) {
+    template <class Out>
+    static void encode_long(Worker<Id>& worker, const Text& text, Out& out, const GoOn& go_on) {
         const typename Worker<Id>::Asking asking(worker, go_on);
         try {
             encode(worker, text, out, std::cref(go_on));

@@ -40,9 +40,9 @@ class Splitter {
 
     PatternChoice choice() const { return choice_; }
 
-    static constexpr std::size_t kLookahead = 8;  // bytes beyond a piece that may decide its end, runs apart
+    static constexpr std::size_t kLookahead = 16;  // bytes beyond a piece that may decide its end, runs apart, or be read
 
-    // Piece ends in text[0, n), ascending, into `ends` (room for n). `last`: nothing follows, so the last end is n.
+    // Piece ends in text[0, n), ascending, into `ends` (room for n + kPlacesRoom). `last`: nothing follows, so the last end is n.
     // Otherwise only ends that what follows cannot change are given; text after the last of them is for the next window.
     std::size_t cut(const u8* s, std::size_t n, bool last, u32* ends) {
         if (n == 0) return 0;
@@ -166,11 +166,8 @@ class Splitter {
     std::size_t collect(std::size_t words, std::size_t n, std::size_t limit, bool with_end, u32* ends) {
         bounds_[0] &= ~u64{1};
         std::size_t count = 0;
-        for (std::size_t i = 0; i < words && i * 64 <= limit; ++i) {
-            const u32 base = static_cast<u32>(i * 64);
-            for (u64 bits = bounds_[i]; bits; bits &= bits - 1)
-                ends[count++] = base + static_cast<u32>(std::countr_zero(bits));
-        }
+        for (std::size_t i = 0; i < words && i * 64 <= limit; ++i)
+            count += write_places(bounds_[i], static_cast<u32>(i * 64), ends + count);
         while (count && ends[count - 1] > limit) --count;
         if (with_end) ends[count++] = static_cast<u32>(n);
         return count;
