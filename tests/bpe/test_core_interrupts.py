@@ -41,7 +41,8 @@ def interrupt(work, after):
 
     old = signal.signal(signal.SIGPROF, handler)
     try:
-        signal.setitimer(signal.ITIMER_PROF, after)
+        # Again and again: what is raised while the garbage collector calls back into Python is lost, and no fault of ours.
+        signal.setitimer(signal.ITIMER_PROF, after, 0.2)
         while True:
             work()
     except Interrupted:

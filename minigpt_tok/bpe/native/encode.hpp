@@ -287,13 +287,21 @@ class Worker {
         }
     }
 
+    // Code points to UTF-8. Without a branch on how many bytes a character takes: in most languages that changes with every
+    // word. Four bytes are written each time, and kRoom is behind the last.
     static u8* to_utf8(const u8* s, std::size_t n, u8* out) {
-        for (std::size_t i = 0; i < n; ++i) out = encode_utf8_char(s[i], out);
+        for (std::size_t i = 0; i < n; ++i) {
+            const u32 c = s[i], two = 0x80C0 | c >> 6 | (c & 0x3F) << 8;
+            const bool wide = c >= 0x80;
+            const u32 bytes = wide ? two : c;
+            std::memcpy(out, &bytes, 4);
+            out += 1 + wide;
+        }
         return out;
     }
     static u8* to_utf8(const u16* s, std::size_t n, u8* out) {
-        std::size_t i = 0;
-        while (i < n) {
+        bool surrogate = false;
+        for (std::size_t i = 0; i < n;) {
 #ifdef __SSE2__
             for (; i + 16 <= n; i += 16, out += 16) {  // sixteen ASCII characters at a time
                 const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s + i));
@@ -303,17 +311,31 @@ class Worker {
                 _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(a, b));
             }
 #endif
-            for (const std::size_t stop = std::min(n, i + 16); i < stop; ++i) out = encode_utf8_char(s[i], out);
+            for (const std::size_t stop = std::min(n, i + 16); i < stop; ++i) {
+                const u32 c = s[i];
+                const u32 two = 0x80C0 | c >> 6 | (c & 0x3F) << 8, three = 0x8080E0 | c >> 12 | (c >> 6 & 0x3F) << 8 | (c & 0x3F) << 16;
+                const u32 bytes = c < 0x80 ? c : c < 0x800 ? two : three;
+                std::memcpy(out, &bytes, 4);
+                out += 1 + (c >= 0x80) + (c >= 0x800);
+                surrogate |= c - 0xD800 < 0x800;
+            }
         }
+        if (surrogate) throw BadText();
         return out;
     }
     static u8* to_utf8(const u32* s, std::size_t n, u8* out) {
-        for (std::size_t i = 0; i < n; ++i) out = encode_utf8_char(s[i], out);
+        bool surrogate = false;
+        for (std::size_t i = 0; i < n; ++i) {
+            const u32 c = s[i];
+            const u32 two = 0x80C0 | c >> 6 | (c & 0x3F) << 8, three = 0x8080E0 | c >> 12 | (c >> 6 & 0x3F) << 8 | (c & 0x3F) << 16;
+            const u32 four = 0x808080F0 | c >> 18 | (c >> 12 & 0x3F) << 8 | (c >> 6 & 0x3F) << 16 | (c & 0x3F) << 24;
+            const u32 bytes = c < 0x80 ? c : c < 0x800 ? two : c < 0x10000 ? three : four;
+            std::memcpy(out, &bytes, 4);
+            out += 1 + (c >= 0x80) + (c >= 0x800) + (c >= 0x10000);
+            surrogate |= c - 0xD800 < 0x800;
+        }
+        if (surrogate) throw BadText();
         return out;
-    }
-    static u8* encode_utf8_char(u32 c, u8* out) {
-        if (c - 0xD800 < 0x800) throw BadText();  // a lone surrogate
-        return minigpt::encode_utf8(c, out);
     }
 };
 

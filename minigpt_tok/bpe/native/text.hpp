@@ -79,25 +79,6 @@ inline u32 decode_utf8(const u8* s) {
     return (s[0] & 0x07u) << 18 | (s[1] & 0x3Fu) << 12 | (s[2] & 0x3Fu) << 6 | (s[3] & 0x3Fu);
 }
 
-inline u8* encode_utf8(u32 c, u8* out) {
-    if (c < 0x80) {
-        *out++ = static_cast<u8>(c);
-    } else if (c < 0x800) {
-        *out++ = static_cast<u8>(0xC0 | c >> 6);
-        *out++ = static_cast<u8>(0x80 | (c & 0x3F));
-    } else if (c < 0x10000) {
-        *out++ = static_cast<u8>(0xE0 | c >> 12);
-        *out++ = static_cast<u8>(0x80 | (c >> 6 & 0x3F));
-        *out++ = static_cast<u8>(0x80 | (c & 0x3F));
-    } else {
-        *out++ = static_cast<u8>(0xF0 | c >> 18);
-        *out++ = static_cast<u8>(0x80 | (c >> 12 & 0x3F));
-        *out++ = static_cast<u8>(0x80 | (c >> 6 & 0x3F));
-        *out++ = static_cast<u8>(0x80 | (c & 0x3F));
-    }
-    return out;
-}
-
 constexpr std::size_t kValid = static_cast<std::size_t>(-1);
 
 // The offset of the first byte that is not UTF-8, or kValid. Eight ASCII bytes at a time, else by the standard's table.
