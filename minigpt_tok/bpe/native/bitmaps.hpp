@@ -134,16 +134,17 @@ class Bitmaps {
     // Classes of the characters whose first bytes are `lead`, and of the rest of the character that the word begins within.
     void beyond_ascii(const u8* s, std::size_t word, u64 lead, bool by_case) {
         const ClassTable& table = classes();
-        u64 l = 0, n = 0, w = 0, small = 0, capital = 0;
-        for (; lead; lead &= lead - 1) {
-            const int k = std::countr_zero(lead);
-            const u64 flags = table[decode_utf8(s + word * 64 + k)];
-            l |= (flags & 1) << k;
-            n |= (flags >> 1 & 1) << k;
-            w |= (flags >> 2 & 1) << k;
-            if (by_case) small |= (flags >> 3 & 1) << k, capital |= (flags >> 4 & 1) << k;
-        }
+        const auto each = [&](const auto& use) {
+            for (u64 left = lead; left; left &= left - 1) {
+                const int k = std::countr_zero(left);
+                use(u64{table[decode_utf8(s + word * 64 + k)]}, k);
+            }
+        };
         static_assert(kLetter == 1 && kNumber == 2 && kSpace == 4 && kNotSmall == 8 && kNotCapital == 16);
+        u64 l = 0, n = 0, w = 0, small = 0, capital = 0, any = 0;
+        each([&](u64 flags, int k) { l |= (flags & 1) << k, any |= flags; });
+        if (any & (kNumber | kSpace)) each([&](u64 flags, int k) { n |= (flags >> 1 & 1) << k, w |= (flags >> 2 & 1) << k; });
+        if (by_case) each([&](u64 flags, int k) { small |= (flags >> 3 & 1) << k, capital |= (flags >> 4 & 1) << k; });
         wide_space |= w != 0;
         // All bytes of a character get what its first byte has.
         const auto spread = [&](std::vector<u64>& map, u64 first) {

@@ -74,7 +74,7 @@ class LineTable {
     u64 find(Key key, std::size_t line) const { return find_in(lines_[line], key); }
 
     void insert(Key key, u64 value) {
-        if (used_ > size_ * kWays * 3 / 8 && size_ < kMostLines) grow();  // fuller, and too many lines would overflow
+        if (used_ * 4 > size_ * kWays && size_ < kMostLines) grow();  // fuller, and more than one line in 300 would overflow
         put(key, value);
     }
 

@@ -289,54 +289,59 @@ class Worker {
 
     // Code points to UTF-8. Without a branch on how many bytes a character takes: in most languages that changes with every
     // word. Four bytes are written each time, and kRoom is behind the last.
-    static u8* to_utf8(const u8* s, std::size_t n, u8* out) {
-        for (std::size_t i = 0; i < n; ++i) {
-            const u32 c = s[i], two = 0x80C0 | c >> 6 | (c & 0x3F) << 8;
-            const bool wide = c >= 0x80;
-            const u32 bytes = wide ? two : c;
-            std::memcpy(out, &bytes, 4);
-            out += 1 + wide;
-        }
-        return out;
-    }
-    static u8* to_utf8(const u16* s, std::size_t n, u8* out) {
-        bool surrogate = false;
+    template <class Char>
+    static u8* to_utf8(const Char* s, std::size_t n, u8* out) {
+        u32 surrogates = 0;
         for (std::size_t i = 0; i < n;) {
-#ifdef __SSE2__
-            for (; i + 16 <= n; i += 16, out += 16) {  // sixteen ASCII characters at a time
-                const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s + i));
-                const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s + i + 8));
-                const __m128i high = _mm_and_si128(_mm_or_si128(a, b), _mm_set1_epi16(static_cast<short>(0xFF80)));
-                if (_mm_movemask_epi8(_mm_cmpeq_epi16(high, _mm_setzero_si128())) != 0xFFFF) break;
-                _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(a, b));
-            }
-#endif
+            for (; i + 16 <= n && sixteen_ascii(s + i, out); i += 16, out += 16) {}
             for (const std::size_t stop = std::min(n, i + 16); i < stop; ++i) {
                 const u32 c = s[i];
-                const u32 two = 0x80C0 | c >> 6 | (c & 0x3F) << 8, three = 0x8080E0 | c >> 12 | (c >> 6 & 0x3F) << 8 | (c & 0x3F) << 16;
-                const u32 bytes = c < 0x80 ? c : c < 0x800 ? two : three;
+                const u32 two = 0x80C0 | c >> 6 | (c & 0x3F) << 8;
+                const u32 three = 0x8080E0 | c >> 12 | (c >> 6 & 0x3F) << 8 | (c & 0x3F) << 16;
+                const u32 four = 0x808080F0 | c >> 18 | (c >> 12 & 0x3F) << 8 | (c >> 6 & 0x3F) << 16 | (c & 0x3F) << 24;
+                const u32 from_two = c >= 0x80, from_three = c >= 0x800, from_four = c >= 0x10000;
+                u32 bytes = c ^ ((c ^ two) & (0 - from_two));
+                if constexpr (sizeof(Char) > 1) bytes ^= (two ^ three) & (0 - from_three);
+                if constexpr (sizeof(Char) > 2) bytes ^= (three ^ four) & (0 - from_four);
                 std::memcpy(out, &bytes, 4);
-                out += 1 + (c >= 0x80) + (c >= 0x800);
-                surrogate |= c - 0xD800 < 0x800;
+                out += 1 + from_two + from_three + from_four;
+                surrogates |= c - 0xD800 < 0x800;
             }
         }
-        if (surrogate) throw BadText();
+        if (surrogates) throw BadText();
         return out;
     }
-    static u8* to_utf8(const u32* s, std::size_t n, u8* out) {
-        bool surrogate = false;
-        for (std::size_t i = 0; i < n; ++i) {
-            const u32 c = s[i];
-            const u32 two = 0x80C0 | c >> 6 | (c & 0x3F) << 8, three = 0x8080E0 | c >> 12 | (c >> 6 & 0x3F) << 8 | (c & 0x3F) << 16;
-            const u32 four = 0x808080F0 | c >> 18 | (c >> 12 & 0x3F) << 8 | (c >> 6 & 0x3F) << 16 | (c & 0x3F) << 24;
-            const u32 bytes = c < 0x80 ? c : c < 0x800 ? two : c < 0x10000 ? three : four;
-            std::memcpy(out, &bytes, 4);
-            out += 1 + (c >= 0x80) + (c >= 0x800) + (c >= 0x10000);
-            surrogate |= c - 0xD800 < 0x800;
-        }
-        if (surrogate) throw BadText();
-        return out;
+
+    // Copies sixteen characters if all are ASCII.
+#ifdef __SSE2__
+    static bool all_zero(__m128i bits) { return _mm_movemask_epi8(_mm_cmpeq_epi16(bits, _mm_setzero_si128())) == 0xFFFF; }
+    static bool sixteen_ascii(const u8* s, u8* out) {
+        const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s));
+        if (_mm_movemask_epi8(all)) return false;
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out), all);
+        return true;
     }
+    static bool sixteen_ascii(const u16* s, u8* out) {
+        const auto* from = reinterpret_cast<const __m128i*>(s);
+        const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
+        if (!all_zero(_mm_and_si128(_mm_or_si128(a, b), _mm_set1_epi16(static_cast<short>(0xFF80))))) return false;
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(a, b));
+        return true;
+    }
+    static bool sixteen_ascii(const u32* s, u8* out) {
+        const auto* from = reinterpret_cast<const __m128i*>(s);
+        const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1), c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3);
+        const __m128i all = _mm_or_si128(_mm_or_si128(a, b), _mm_or_si128(c, d));
+        if (!all_zero(_mm_and_si128(all, _mm_set1_epi32(~0x7F)))) return false;
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d)));
+        return true;
+    }
+#else
+    template <class Char>
+    static bool sixteen_ascii(const Char*, u8*) {
+        return false;
+    }
+#endif
 };
 
 }  // namespace minigpt

@@ -94,6 +94,7 @@ class Vocab {
         pairs_.reserve(lefts.size());
         for (std::size_t rank = 0; rank < lefts.size(); ++rank)
             pairs_.add(lefts[rank], rights[rank], static_cast<u32>(rank), results[rank]);
+        note_byte_pairs();
         note_neighbours();
     }
     void merge_by_bytes() {
@@ -114,6 +115,7 @@ class Vocab {
         });
         pairs_.reserve(splits.size());
         for (const auto& [left, right, id] : splits) pairs_.add(left, right, id, id);
+        note_byte_pairs();
         note_neighbours();
     }
 
@@ -145,7 +147,8 @@ class Vocab {
             for (std::size_t i = 0; i < piece.size(); ++i)
                 if (byte_ids_[s[i]] != kNone) units.push_back(byte_ids_[s[i]]);
         }
-        if (units.size() <= kSmall) merge_small(units.data(), units.size(), ids);
+        const bool all_bytes = !characters_ && units.size() == piece.size();
+        if (units.size() <= kSmall) merge_small(units.data(), units.size(), ids, kNone, all_bytes ? reinterpret_cast<const u8*>(piece.data()) : nullptr);
         else merge_by_heap(units.data(), units.size(), ids, go_on);
         return true;
     }
@@ -157,7 +160,7 @@ class Vocab {
             if (byte_ids_[static_cast<u8>(byte)] == kNone) return false;
             units.push_back(byte_ids_[static_cast<u8>(byte)]);
         }
-        if (units.size() <= kSmall) merge_small(units.data(), units.size(), ids, limit);
+        if (units.size() <= kSmall) merge_small(units.data(), units.size(), ids, limit, nullptr);
         else merge_by_heap(units.data(), units.size(), ids, nullptr, limit);
         return true;
     }
@@ -182,6 +185,11 @@ class Vocab {
     };
     std::vector<Slot> slots_ = std::vector<Slot>(16);  // token -> id, at most half full
     PairTable pairs_;
+    struct BytePair {
+        u32 rank = kNone, merged = kNone;
+    };
+    std::vector<BytePair> byte_pairs_;  // what two bytes merge to: every piece begins with these pairs
+    const BytePair& pair_of(u8 left, u8 right) const { return byte_pairs_[left << 8 | right]; }
     std::vector<bool> neighbours_;
     std::vector<u64> character_neighbours_;
 
@@ -202,6 +210,16 @@ class Vocab {
     void each_token(const Use& use) const {
         for (const Slot& slot : slots_)
             if (slot.id != kNone) use(bytes_of(slot.id), slot.id);
+    }
+
+    void note_byte_pairs() {
+        byte_pairs_.resize(1 << 16);
+        for (unsigned left = 0; left < 256; ++left)
+            for (unsigned right = 0; right < 256; ++right) {
+                if (byte_ids_[left] == kNone || byte_ids_[right] == kNone) continue;
+                const auto& slot = pairs_.at(byte_ids_[left], byte_ids_[right]);
+                byte_pairs_[left << 8 | right] = {slot.rank, slot.merged};
+            }
     }
 
     void note_neighbours() {
@@ -241,7 +259,8 @@ class Vocab {
     }
 
     // Only ranks below `limit` merge. A token stays where it begins; `alive` has a bit for every place where one does.
-    void merge_small(u32* ids, std::size_t n, std::vector<u32>& out, u32 limit = kNone) const {
+    // `bytes`, where given, are what the ids stand for.
+    void merge_small(u32* ids, std::size_t n, std::vector<u32>& out, u32 limit, const u8* bytes) const {
         if (n == 0) return;
         alignas(64) u32 ranks[kSmall];  // of the pair that begins at each place
         u32 merged[kSmall];
@@ -250,7 +269,10 @@ class Vocab {
             const auto& slot = pairs_.at(ids[left], ids[right]);
             ranks[left] = slot.rank < limit ? slot.rank : kNone, merged[left] = slot.merged;
         };
-        for (std::size_t i = 0; i + 1 < n; ++i) look(i, i + 1);
+        for (std::size_t i = 0; i + 1 < n; ++i) {
+            if (bytes) ranks[i] = pair_of(bytes[i], bytes[i + 1]).rank, merged[i] = pair_of(bytes[i], bytes[i + 1]).merged;
+            else look(i, i + 1);
+        }
         u64 alive = ~u64{0} >> (64 - n);
         for (;;) {
             const std::size_t place = least(ranks, n);
