@@ -81,24 +81,23 @@ class Encoder {
         counts.assign(texts.size(), 0);
         bad = kValid;
         const auto threads = static_cast<unsigned>(workers.size());
+        const std::size_t size = total(texts);
+        out.expect_text(size);
         if (threads == 1) return encode_some(*workers[0], texts, 0, texts.size(), out, counts, bad, go_on);
         std::vector<std::size_t> borders{0};
         std::size_t seen = 0;
-        const std::size_t size = total(texts);
         for (std::size_t i = 0; i < texts.size(); ++i) {
             seen += texts[i].length;
             if (borders.size() < threads && seen * threads >= size * borders.size()) borders.push_back(i + 1);
         }
         borders.resize(threads + 1, texts.size());
-        std::vector<Ids<Id>> parts(threads);
+        std::vector<Ids<Id>> parts(threads);  // the first has nothing: that thread writes where all will be
         std::vector<std::size_t> bads(threads, kValid);
         share(threads, go_on, [&](unsigned t, const GoOn& ask) {
-            encode_some(*workers[t], texts, borders[t], borders[t + 1], parts[t], counts, bads[t], ask);
+            if (t) parts[t].expect_text(size / threads);
+            encode_some(*workers[t], texts, borders[t], borders[t + 1], t ? parts[t] : out, counts, bads[t], ask);
         });
         for (const std::size_t one : bads) bad = std::min(bad, one);
-        std::size_t ids = 0;
-        for (const auto& part : parts) ids += part.size();
-        out.reserve_more(ids);
         for (const auto& part : parts) out.append(part.data(), part.size());
     }
 
