@@ -211,10 +211,13 @@ class Worker {
         out.advance(ids);
     }
 
-    // The first bytes of a piece in a word, at most 8, the rest zero.
+    // The first bytes of a piece in a word, at most 8, the rest zero. (Of a piece of 32 bytes or more, anything.)
     static u64 first_bytes(const u8* s, std::size_t n) {
         u64 word;
         std::memcpy(&word, s, 8);
+#ifdef __BMI2__
+        return _bzhi_u64(word, static_cast<unsigned>(n * 8));
+#endif
         return n >= 8 ? word : word & ~(~u64{0} << (n * 8));
     }
     static std::array<u64, 2> two_words(const u8* s, std::size_t n) {  // of 9 to 16 bytes

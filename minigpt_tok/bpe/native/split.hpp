@@ -112,6 +112,7 @@ class Splitter {
         Walk l(maps_.letter), d(maps_.number), w(maps_.space), o(maps_.other), b(maps_.blank), nl(maps_.newline),
             c(maps_.continuation);
         u64 lone = 0;  // first characters of runs of others, where no blank goes before
+        u64 numbers = 0;
         for (std::size_t i = 0; i < words; ++i) {
             for (Walk* walk : {&l, &d, &w, &o, &b, &nl, &c}) walk->step(i);
             const u64 black = l.now | d.now | o.now;
@@ -130,10 +131,11 @@ class Splitter {
                          | (tab & next_black);                         // white space gives up its last character
             if (choice_.digits == 1) bounds |= d.now & ~c.now;
             bounds_[i] = bounds;
+            join_lines(i, nl.now & tab_before);
+            numbers |= d.now & d.before;
         }
         if (maps_.wide_space) give_up_whole_characters(words);
-        if (choice_.digits > 1) cut_numbers(words);
-        join_lines(words);
+        if (choice_.digits > 1 && numbers) cut_numbers(words);
         bounds_[0] |= 1;
         for (std::size_t i = 0; i < words; ++i) {
             for (u64 starts = maps_.apostrophe[i] & bounds_[i]; starts; starts &= starts - 1) {
@@ -206,20 +208,15 @@ class Splitter {
         }
     }
 
-    // White space up to its last line end is one piece: a bound after an earlier one goes, unless that line end belongs to
-    // the others before it.
-    void join_lines(std::size_t words) {
-        u64 before = 0;
-        for (std::size_t i = 0; i < words; ++i) {
-            const u64 tab = maps_.space[i] & ~maps_.newline[i];
-            for (u64 ends = maps_.newline[i] & (tab << 1 | before >> 63); ends; ends &= ends - 1) {
-                std::size_t p = i * 64 + static_cast<std::size_t>(std::countr_zero(ends));
-                while (p && bit(maps_.space, p - 1) && !bit(maps_.newline, p - 1)) --p;
-                std::size_t q = p;
-                while (q && bit(maps_.newline, q - 1)) --q;
-                if (q < p && !(q && bit(maps_.other, q - 1))) set_bound(p, false);
-            }
-            before = tab;
+    // White space up to its last line end is one piece: the bound after an earlier one goes, unless that line end belongs to
+    // the others before it. `ends` has the line ends of a word that come after other white space.
+    void join_lines(std::size_t word, u64 ends) {
+        for (; ends; ends &= ends - 1) {
+            std::size_t p = word * 64 + static_cast<std::size_t>(std::countr_zero(ends));
+            while (p && bit(maps_.space, p - 1) && !bit(maps_.newline, p - 1)) --p;
+            std::size_t q = p;
+            while (q && bit(maps_.newline, q - 1)) --q;
+            if (q < p && !(q && bit(maps_.other, q - 1))) set_bound(p, false);
         }
     }
 
