@@ -12,6 +12,11 @@ from minigpt_tok.files import StrPath, read_text
 
 LARGEST_FILE = 256 << 20  # bytes; the largest published tokenizer.json has some 35 MB
 MOST_IDS = 1 << 24
+# What a file may make in memory is bounded by these, not by its size: `[[],[],…` takes 20 times the memory of its text.
+# The largest published files have 0.5 million lists and objects, and 2 million commas.
+MOST_CONTAINERS = 3_000_000
+MOST_VALUES = 12_000_000
+MOST_DIGITS = 19  # of a whole number: longer ones can be chosen so that a dict of them takes quadratic time
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ def check_fingerprint(loaded: Loaded, computed: str) -> None:
 
 
 def read_json(path: StrPath, what: str) -> Any:
-    """Parse a JSON file of bounded size and depth; doubled keys are errors."""
+    """Parse a JSON file of bounded size, content and depth; doubled keys are errors."""
     return parse_json(read_text(path, limit=LARGEST_FILE, what=what), str(path))
 
 
@@ -58,14 +63,21 @@ def parse_json(text: str, source: str) -> Any:
     def no_constant(name: str) -> None:
         raise FormatError(f"{source}: {name} stands in it, which is no JSON")
 
+    def whole(digits: str) -> int:
+        if len(digits) > MOST_DIGITS:
+            raise FormatError(f"{source}: the number {digits[:MOST_DIGITS]}… in it has {len(digits):,} digits")
+        return int(digits)
+
+    if text.startswith("\ufeff"):
+        raise FormatError(f"{source}: not JSON: it begins with a byte order mark; save it as UTF-8 without one")
+    if text.count("[") + text.count("{") > MOST_CONTAINERS or text.count(",") > MOST_VALUES:
+        raise FormatError(f"{source}: has more lists, objects or values than the largest tokenizer could")
     try:
-        return json.loads(text, object_pairs_hook=no_doubles, parse_constant=no_constant)
+        return json.loads(text, object_pairs_hook=no_doubles, parse_constant=no_constant, parse_int=whole)
     except json.JSONDecodeError as error:
         raise FormatError(f"{source}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
     except FormatError:
         raise
-    except ValueError:  # Python's own bound on the digits of a whole number
-        raise FormatError(f"{source}: a number in it has thousands of digits") from None
     except RecursionError:
         raise FormatError(f"{source}: nested too deeply to be a tokenizer") from None
 
