@@ -72,9 +72,9 @@ def read_bytes(path: StrPath, *, limit: int, what: str) -> bytes:
         FormatError: the file is larger than `limit`.
     """
     with open(path, "rb") as file:
-        raw = file.read(limit + 1) if os.fstat(file.fileno()).st_size <= limit else b""
-        if len(raw) > limit or not raw and os.fstat(file.fileno()).st_size > limit:
-            raise FormatError(f"{path}: larger than {limit:,} bytes, the most that is read as {what}")
+        raw = file.read(limit + 1) if (size := os.fstat(file.fileno()).st_size) <= limit else b""
+    if max(size, len(raw)) > limit:
+        raise FormatError(f"{path}: larger than {limit:,} bytes, the most that is read as {what}")
     return raw
 
 

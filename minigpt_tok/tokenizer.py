@@ -417,6 +417,19 @@ class Tokenizer:
         """Write a `.tiktoken` file of ranks (without pattern and specials, which the form cannot hold)."""
         formats.tiktoken.save(path, self._model)
 
+    def to_transformers(self) -> Any:
+        """A `PreTrainedTokenizerFast` of the transformers library, with the same ids.
+
+        `<|endoftext|>` (or whatever a published tokenizer has in its place) is its `bos_token`, `eos_token` and, where
+        there is no `<|pad|>`, its `pad_token`. It matches special tokens in text, as `allowed_special="all"` does here;
+        pass it `split_special_tokens=True` for the default here. Characters that a character tokenizer lacks are dropped.
+
+        Raises:
+            MissingDependencyError: transformers is not installed.
+            FormatError: `tokenizer.json` cannot hold this tokenizer.
+        """
+        return formats.transformers.fast_tokenizer(self._model, self._training, self.fingerprint)
+
 
 class StreamDecoder:
     """Feed it ids, get text; bytes of an incomplete character are held back until it is complete."""

@@ -9,10 +9,11 @@
 | `gpt2` | `vocab.json` + `merges.txt` |
 | `tiktoken` | `.tiktoken` ranks; `known` has what is known of published ones |
 | `tekken` | Mistral's `tekken.json` |
+| `transformers` | what the transformers library wants beside a `tokenizer.json` |
 | `cs336` | `dict[int, bytes]` and `list[tuple[bytes, bytes]]` |
 """
 
-from minigpt_tok.formats import cs336, gpt2, hf_json, tiktoken
+from minigpt_tok.formats import cs336, gpt2, hf_json, tiktoken, transformers
 from minigpt_tok.formats.loaded import Loaded, check_fingerprint
 from minigpt_tok.formats.own import save, to_json
 from minigpt_tok.formats.recognition import from_json, load
@@ -28,4 +29,5 @@ __all__ = [
     "save",
     "tiktoken",
     "to_json",
+    "transformers",
 ]

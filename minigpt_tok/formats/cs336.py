@@ -154,6 +154,7 @@ def save_model(vocab_path: StrPath, merges_path: StrPath, model: BPEModel) -> No
     Raises:
         FormatError: the form cannot hold the tokenizer, or the course's programs cut text by another pattern.
     """
+    refuse_characters(vocab_path, FORM, model)
     refuse(vocab_path, FORM, [(model.pattern != "gpt2", f"the pattern {model.pattern!r}, and its programs use gpt2's")])
     vocab, merges = from_model(model, vocab_path)
     if Path(vocab_path).suffix in PICKLES:

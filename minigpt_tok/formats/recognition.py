@@ -12,13 +12,14 @@ from typing import Any
 
 from minigpt_tok.errors import FormatError, TokenizerError
 from minigpt_tok.files import StrPath
-from minigpt_tok.formats import character, cs336, gpt2, hf_json, plain_pickle, tekken, tiktoken
+from minigpt_tok.formats import character, cs336, hf_json, plain_pickle, tekken, tiktoken
 from minigpt_tok.formats.foreign import foreign_file, foreign_json
 from minigpt_tok.formats.loaded import Loaded, parse_json, read_json
 
 START = 1 << 14  # bytes that tell what a file is
 VOCABULARIES = ("vocab.json", "encoder.json")
 MERGES = ("merges.txt", "vocab.bpe")
+_SETTINGS = ("tokenizer_config.json", "config.json", "special_tokens_map.json")  # which lie beside tokenizers
 _RANKS_LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+\r?")
 _MERGES_LINE = re.compile(r"[!-~¡-¬®-ń]+ [!-~¡-¬®-ń]+\r?")
 
@@ -183,20 +184,19 @@ def _in_folder(folder: Path) -> Path:
 
 
 def _candidates(folder: Path) -> list[Path]:
+    """The files in a folder that are tokenizers, or look it until their reader says why they are none."""
     found = []
     for file in sorted(folder.iterdir()):
-        if not file.is_file() or file.name in ("tokenizer_config.json", "config.json", "special_tokens_map.json"):
+        if not file.is_file() or file.name in _SETTINGS:
             continue
         with open(file, "rb") as opened:
             start = opened.read(START)
-        if is_ranks(start) or (file.suffix in cs336.PICKLES and "vocab" in file.name):
+        by_name = file.name in (*VOCABULARIES, "tokenizer.model", "vocab.txt")
+        is_json = file.suffix == ".json" and (
+            "tokenizer" in file.stem or b'"character_bpe"' in start or b'"default_num_special_tokens"' in start
+        )
+        if by_name or is_json or is_ranks(start) or ("vocab" in file.name and file.suffix in cs336.PICKLES):
             found.append(file)
-        elif file.suffix == ".json" and (
-            (b'"character_bpe"' in start) or b'"default_num_special_tokens"' in start or "tokenizer" in file.stem
-        ):
-            found.append(file)
-        elif file.name in (*VOCABULARIES, "tokenizer.model", "vocab.txt"):
-            found.append(file)  # alone it is none, and its reader says why
     return found
 
 
