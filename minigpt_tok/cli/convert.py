@@ -61,8 +61,8 @@ def convert(
 ) -> None:
     """Convert a tokenizer from any form to another, with the same ids.
 
-    Where that form cannot hold the tokenizer, it says why. What was written is read again and has the same fingerprint. What another tokenizer made is not overwritten unless
-    --overwrite is given.
+    Where that form cannot hold the tokenizer, it says why. What was written is read again and has the same fingerprint.
+    What another tokenizer made is not overwritten unless --overwrite is given.
     """
     source = Tokenizer.load(tokenizer, pattern=pattern, special_tokens=specials_of(special or []))
     files = _files(output, form)

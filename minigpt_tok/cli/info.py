@@ -153,6 +153,9 @@ def _tokenizer_facts(result: dict[str, Any]) -> Facts:
         return [*facts, ("training", "no record in the file")]
     per_token = training["bytes_per_token"]
     text = f"{counted(training['documents'], 'document')}, {sized(training['bytes'])}"
+    if (parent := training["extends"]) is not None:
+        name = known_name(parent["fingerprint"]) or parent["fingerprint"]
+        facts.append(("extends", f"{name}, {parent['vocab_size']:,} ids, all kept"))
     return [
         *facts,
         ("recipe", training["recipe"]["name"]),
