@@ -51,6 +51,11 @@ class Tokenizer:
         return self._training
 
     @property
+    def name(self) -> str | None:
+        """Where it is from, if that says more than a path: `hf:NAME@COMMIT` for one from the hub."""
+        return self._name
+
+    @property
     def unit(self) -> str:
         """`byte` or `character`: what a base token is."""
         return self._model.unit
@@ -342,7 +347,8 @@ class Tokenizer:
         """Read a tokenizer of any known format, recognised by what is in it: a file, or a folder that holds one.
 
         Args:
-            path: the file or folder; of a format of two files either of them.
+            path: the file or folder; of a format of two files either of them. `hf:NAME` or `hf:NAME@REVISION` is a
+                repository on the Hugging Face hub, of which the tokenizer's files are fetched; `name` has the commit.
             pattern: the pre-tokenizer, for formats that do not name theirs: ranks, and vocabulary with merges (`gpt2`
                 unless given). Ranks of a published file need none: they are known.
             special_tokens: likewise special token → id, or `None` for its id where the file has the token.

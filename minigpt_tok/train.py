@@ -67,7 +67,7 @@ def train_tokenizer(
     what = (documents.mapped() or documents, vocab_size, settings, tuple(special_tokens))
     if extend is None:
         return Tokenizer(*train_model(*what, **rest))
-    return Tokenizer(*extend_model(Parent(extend.model, extend.fingerprint), *what, **rest))
+    return Tokenizer(*extend_model(Parent(extend.model, extend.fingerprint, extend.name), *what, **rest))
 
 
 def check_extended(tokenizer: Tokenizer, switches: Collection[str]) -> None:

@@ -36,11 +36,16 @@ class Parent:
 
     model: BPEModel
     fingerprint: str
+    name: str | None = None
 
     def to_plain(self) -> dict[str, Any]:
-        """For the record: fingerprint, ids and merges."""
-        merges = len(merge_list(self.model))
-        return {"fingerprint": self.fingerprint, "vocab_size": self.model.vocab_size, "merges": merges}
+        """For the record: fingerprint, ids, merges, and a name where there is one."""
+        return {
+            "fingerprint": self.fingerprint,
+            "vocab_size": self.model.vocab_size,
+            "merges": len(merge_list(self.model)),
+            **({} if self.name is None else {"name": self.name}),
+        }
 
 
 def extend_model(

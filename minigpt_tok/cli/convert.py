@@ -11,7 +11,7 @@ from minigpt_tok.bpe.pretokenize import PATTERNS
 from minigpt_tok.cli.options import AsJson, Overwrite
 from minigpt_tok.cli.printing import counted, print_facts, print_json
 from minigpt_tok.errors import FormatError, MiniGPTTokError, TokenizerError
-from minigpt_tok.formats import character, cs336, recognition
+from minigpt_tok.formats import character, cs336, hub, recognition
 from minigpt_tok.formats.known import known_name
 from minigpt_tok.tokenizer import Tokenizer
 
@@ -72,7 +72,7 @@ def convert(
     if again.fingerprint != source.fingerprint:  # no form may get here: each refuses what it cannot hold
         raise FormatError(f"{files[0]}: gives {again.fingerprint} when it is read, not {source.fingerprint}")
     result = {
-        "tokenizer": tokenizer,
+        "tokenizer": source.name if hub.is_hub_name(tokenizer) else tokenizer,
         "format": form,
         "files": files,
         "fingerprint": source.fingerprint,
@@ -165,6 +165,7 @@ def _print_page(result: dict[str, Any]) -> None:
     named_apart = result["format"] == "tiktoken"  # the form holds neither
     print_facts(
         [
+            ("source", result["tokenizer"]),
             ("written", "\n".join(map(str, result["files"]))),
             ("known as", result["known_as"]),
             ("fingerprint", result["fingerprint"]),

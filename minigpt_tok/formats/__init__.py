@@ -3,6 +3,7 @@
 | module | format |
 | --- | --- |
 | `recognition` | finds out which of these a file is; `foreign` names those that are none |
+| `hub` | fetches a tokenizer's files from the Hugging Face hub |
 | `own` | our own: a Hugging Face `tokenizer.json` with fingerprint and training record, or `character_bpe` |
 | `hf_json` | Hugging Face's `tokenizer.json` with a byte-level BPE model |
 | `character` | the `character_bpe` JSON |

@@ -7,12 +7,13 @@ the other one beside the one that was given.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from minigpt_tok.errors import FormatError, TokenizerError
 from minigpt_tok.files import StrPath
-from minigpt_tok.formats import character, cs336, hf_json, plain_pickle, tekken, tiktoken
+from minigpt_tok.formats import character, cs336, hf_json, hub, plain_pickle, tekken, tiktoken
 from minigpt_tok.formats.foreign import foreign_file, foreign_json
 from minigpt_tok.formats.loaded import Loaded, parse_json, read_json
 
@@ -39,14 +40,21 @@ def load(path: StrPath, *, pattern: str | None = None, special_tokens: SpecialId
     """Read a tokenizer of any known form: a file, or a folder that holds one.
 
     Args:
-        path: the file or folder; of a form of two files either of them.
+        path: the file or folder; of a form of two files either of them; or `hf:NAME@REVISION`, see `hub`.
         pattern: the pre-tokenizer, for forms that do not name theirs (ranks, vocabulary with merges).
         special_tokens: likewise token → id; the id may be `None` where the file has the token.
 
     Raises:
-        FormatError: no known form, with what it seems to be; or pattern or specials for a form that names its own.
+        FormatError: no known form, with what it seems to be.
+        TokenizerError: pattern or special tokens for a form that names its own; or a repository that cannot be fetched.
         FileNotFoundError: there is no such file.
     """
+    if hub.is_hub_name(path):
+        folder, name = hub.fetch(str(path))
+        try:
+            return replace(load(folder, pattern=pattern, special_tokens=special_tokens), name=name)
+        except FormatError as error:
+            raise FormatError(f"{name}: {error}") from None
     place = Path(path)
     if place.is_dir():
         place = _in_folder(place)
