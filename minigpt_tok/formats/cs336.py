@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE, AddedToken, BPEModel
+from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, AddedToken, BPEModel, bytes_of
 from minigpt_tok.bpe.pretokenize import get_pretokenizer, known_pattern_name
 from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.bpe.recipes import END_OF_TEXT
@@ -193,7 +193,7 @@ def _by_id(by_text: dict[str, Any], special_tokens: Sequence[str], path: StrPath
 
 def _bytes(text: str, path: StrPath) -> bytes:
     try:
-        return bytes(CHARACTER_TO_BYTE[character] for character in text)
+        return bytes_of(text)
     except KeyError as error:
         raise FormatError(
             f"{path}: {text!r} has {error.args[0]!r}, which stands for no byte; if it is a special token, name it as one"

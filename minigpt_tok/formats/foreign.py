@@ -72,7 +72,7 @@ def foreign_json(document: Any) -> str | None:
     model = document.get("model")
     if isinstance(model, dict):
         kind = model.get("type") or ("Unigram" if isinstance(model.get("vocab"), list) else None)
-        if kind in _MODELS:
+        if isinstance(kind, str) and kind in _MODELS:
             return f"a tokenizer.json whose model.type is {kind!r} ({_MODELS[kind]}), not byte-level BPE: it cannot be read"
         return None
     if "error" in document and len(document) <= 3:

@@ -16,7 +16,7 @@ from minigpt_tok.formats.limits import (
     refuse_doubles,
     refuse_whole_pieces,
 )
-from minigpt_tok.formats.loaded import read_json
+from minigpt_tok.formats.loaded import MOST_VALUES, read_json
 
 FORM = "GPT-2's files"
 LARGEST_MERGES = 64 << 20  # bytes; 450,000 merges, the most of a published list, have some 8 MB
@@ -50,7 +50,10 @@ def read_merges(path: StrPath) -> list[str]:
         FormatError: naming the line.
     """
     # Not splitlines(): tokens may hold characters that it takes for line ends.
-    lines = read_text(path, limit=LARGEST_MERGES, what="GPT-2 merges").split("\n")
+    text = read_text(path, limit=LARGEST_MERGES, what="GPT-2 merges")
+    if text.count("\n") > MOST_VALUES:
+        raise FormatError(f"{path}: has more lines than the largest tokenizer has merges")
+    lines = text.split("\n")
     if lines and lines[0].startswith("#version"):
         del lines[0]
     lines = [line for line in (line.removesuffix("\r") for line in lines) if line]

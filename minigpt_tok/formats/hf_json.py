@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE, AddedToken, BPEModel
+from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, AddedToken, BPEModel, bytes_of
 from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer, known_pattern_name, oniguruma_expression
 from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.bpe.trainer import Training
@@ -255,7 +255,7 @@ def _halves(merge: Any, where: str) -> tuple[str, str]:
 
 def _bytes(text: str, where: str) -> bytes:
     try:
-        return bytes(CHARACTER_TO_BYTE[character] for character in text)
+        return bytes_of(text)
     except KeyError as error:
         raise FormatError(
             f"{where}: {text!r} has {error.args[0]!r}, which stands for no byte: not a byte-level vocabulary"

@@ -13,7 +13,7 @@ from minigpt_tok.errors import FormatError
 from minigpt_tok.files import StrPath, read_bytes
 
 LARGEST_PICKLE = 64 << 20  # bytes
-MOST_INSTRUCTIONS = 6_000_000  # a vocabulary of 200,000 ids with its merges has 1.6 million
+MOST_INSTRUCTIONS = 4_000_000  # a vocabulary of 200,000 ids with its merges has 1.6 million
 MOST_LONG_NUMBERS = 1_000  # of more than 8 bytes: many can be chosen so that a dict of them takes quadratic time
 FIRST_BYTE = b"\x80"  # of every pickle since protocol 2
 

@@ -16,6 +16,7 @@ from minigpt_tok.formats.limits import common_reasons, refuse, refuse_characters
 from minigpt_tok.formats.loaded import tokens_by_id
 
 FORM = "ranks"
+MOST_RANKS = 1_500_000
 LARGEST_RANKS = 32 << 20  # bytes; the largest published file of ranks has 3.6 MB
 
 
@@ -52,9 +53,12 @@ def read_ranks(path: StrPath) -> dict[int, bytes]:
     Raises:
         FormatError: naming the line.
     """
+    text = read_text(path, limit=LARGEST_RANKS, what="ranks")
+    if text.count("\n") > MOST_RANKS:
+        raise FormatError(f"{path}: has more than {MOST_RANKS:,} lines, the most that are read as ranks")
     by_id: dict[int, bytes] = {}
     seen: set[bytes] = set()
-    for number, line in enumerate(read_text(path, limit=LARGEST_RANKS, what="ranks").split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         parts = line.split()
