@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minigpt_tok.bpe.added import Matcher
-from minigpt_tok.bpe.counting import MergesDone, PieceCounter
+from minigpt_tok.bpe.counting import MergesDone, PieceCounter, Units
 from minigpt_tok.bpe.decoder import Decoder
 from minigpt_tok.bpe.encoder import Batch, Encode, Encoder
 from minigpt_tok.bpe.model import AddedToken, BPEModel
@@ -185,6 +185,30 @@ class FastPieceCounter(PieceCounter):
         """As in `PieceCounter`."""
         return {chr(code_point): count for code_point, count in self._core.characters().items()}
 
+    def counted(self) -> tuple[list[str], np.ndarray]:
+        """As in `PieceCounter`."""
+        return self._core.counted()  # type: ignore[no-any-return]
+
+    def learn_from(
+        self, pieces: Batch, counts: np.ndarray, units: Units, stop: Stop, progress: MergesDone | None
+    ) -> Learned:
+        """As in `PieceCounter`."""
+        assert core is not None
+        with _sizes_that_fit():
+            found = core.train_units(
+                pieces.ids.astype(np.uint32, copy=False),
+                pieces.offsets,
+                counts,
+                *units[:2],
+                list(units.passed_over),
+                min(stop.merges, LARGEST_NUMBER),
+                min(stop.min_frequency, LARGEST_NUMBER),
+                self.recipe.tie,
+                min(self.recipe.max_token_length or 0, LARGEST_NUMBER),
+                progress,
+            )
+        return self._learned(found, stop, progress)
+
     def learn(self, base: list[bytes], stop: Stop, progress: MergesDone | None) -> Learned:
         """As in `PieceCounter`."""
         recipe = self.recipe
@@ -198,6 +222,9 @@ class FastPieceCounter(PieceCounter):
                 min(recipe.max_token_length or 0, LARGEST_NUMBER),
                 progress,
             )
+        return self._learned(found, stop, progress)
+
+    def _learned(self, found: dict[str, Any], stop: Stop, progress: MergesDone | None) -> Learned:
         if progress is not None:
             progress(len(found["left"]))  # the core says it now and then
         columns: Iterable[list[int]] = (found[name].tolist() for name in ("left", "right", "count", "tokens_after"))

@@ -36,6 +36,8 @@ class Training:
         base_tokens: tokens of the training text before any merge.
         counts: for every merge, how often its pair occurred when it was chosen.
         curve: for every merge, the tokens of the training text after it, from replacements made.
+        extends: of continued training, the tokenizer that it began with: fingerprint, vocab_size and merges. Then
+            `counts` and `curve` are of the new merges alone, and `base_tokens` is what the old ones leave.
     """
 
     recipe: dict[str, Any]
@@ -52,9 +54,11 @@ class Training:
     base_tokens: int
     counts: tuple[int, ...]
     curve: tuple[int, ...]
+    extends: dict[str, Any] | None = None
 
     def truncated(self, merges: int, vocab_size: int) -> "Training":
         """The record of the same run, had it stopped after so many merges."""
+        merges = max(0, merges - self.extends["merges"]) if self.extends else merges
         kept = {"counts": self.counts[:merges], "curve": self.curve[:merges], "vocab_size": vocab_size}
         if merges < len(self.counts):
             kept["stopped"] = f"{merges} merges were asked for"
@@ -89,16 +93,13 @@ def train_model(
         CorpusError: there are no documents, or only empty ones.
     """
     check_special_tokens(recipe, special_tokens)
-    for argument, value in (("threads", threads), ("memory_limit", memory_limit)):
-        if value is not None:
-            check_whole(argument, value)
-            if value < 1:
-                raise TokenizerError(f"{argument} is {value}; the least is 1")
+    check_limits(threads, memory_limit)
     if recipe.unit == "byte":
         _check_vocab_size(vocab_size, 256, len(special_tokens))
     started = time.perf_counter()
     counter = make_counter(recipe, threads, memory_limit)
-    counted = _count(counter, documents, special_tokens, progress)
+    specials = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
+    counted = count_documents(counter, documents, specials, progress)
     base = _base_tokens(counter)
     room = _check_vocab_size(vocab_size, len(base), len(special_tokens))
     distinct = counter.distinct()
@@ -106,7 +107,7 @@ def train_model(
     learned = counter.learn(base, Stop(room, recipe.min_frequency), done)
     seconds = time.perf_counter() - started
     record = Training(
-        recipe=_plain_switches(recipe),
+        recipe=plain_switches(recipe),
         special_tokens=special_tokens,
         vocab_size=vocab_size,
         documents=counted.documents,
@@ -124,20 +125,29 @@ def train_model(
     return number_tokens(base, learned.merges, recipe, special_tokens), record
 
 
-def _count(
-    counter: PieceCounter,
-    documents: Iterable[str | MappedText],
-    special_tokens: tuple[str, ...],
-    progress: Progress | None,
-) -> "_Counted":
-    """Count the pieces of all documents. Specials split the text: each side is a segment of its own."""
-    matcher = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
-    counted = _Counted()
+def check_limits(threads: int | None, memory_limit: int | None) -> None:
+    """Refuse limits below 1.
+
+    Raises:
+        TokenizerError: naming the argument.
+    """
+    for argument, value in (("threads", threads), ("memory_limit", memory_limit)):
+        if value is not None:
+            check_whole(argument, value)
+            if value < 1:
+                raise TokenizerError(f"{argument} is {value}; the least is 1")
+
+
+def count_documents(
+    counter: PieceCounter, documents: Iterable[str | MappedText], matcher: Matcher, progress: Progress | None
+) -> "Counted":
+    """Count the pieces of all documents. What `matcher` finds splits the text: each side is a segment of its own."""
+    counted = Counted()
     held: list[str] = []
     size = 0
     for number, document in enumerate(documents):
         if isinstance(document, MappedText):
-            if not special_tokens:  # else they are looked for in characters, as in any other document
+            if not matcher:  # else added tokens are looked for in characters, as in any other document
                 counter.add(held)  # which came before it
                 held, size = [], 0
                 counter.add_mapped(document)
@@ -174,7 +184,9 @@ def _count(
 
 
 @dataclass
-class _Counted:
+class Counted:
+    """How much text there was; `bytes` are of its UTF-8."""
+
     documents: int = 0
     bytes: int = 0
 
@@ -254,7 +266,8 @@ def _check_vocab_size(vocab_size: int, base: int, specials: int) -> int:
     return room
 
 
-def _plain_switches(recipe: Recipe) -> dict[str, Any]:
+def plain_switches(recipe: Recipe) -> dict[str, Any]:
+    """Name and switches of a recipe, as JSON can hold them."""
     plain = asdict(recipe)
     for switch in ("initial_alphabet", "base_characters"):
         plain[switch] = None if plain[switch] is None else "".join(sorted(plain[switch]))

@@ -7,9 +7,10 @@ Source of the form: the serialisation of `tokenizers` 0.23.
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE, AddedToken, BPEModel
+from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, AddedToken, BPEModel, bytes_of
 from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer, known_pattern_name, oniguruma_expression
 from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.bpe.trainer import Training
@@ -186,7 +187,10 @@ def parse_model(block: dict[str, Any], added: list[AddedToken], pattern: str, wh
     }  # fmt: skip
     for key in sorted(set(block) - known):
         raise FormatError(f"{where}: the field {key!r} is not known, so its effect on the ids is not either")
-    tokens = _tokens(field(block, "vocab", dict, where), added, where)
+    holes = _declared_holes(block, where)
+    tokens = _tokens(field(block, "vocab", dict, where), added, where, gaps=bool(holes))
+    if holes and holes != holes_in(tokens, added):
+        raise FormatError(f"{where}.{OWN_BLOCK}.holes: are not the ids that no token has: damaged or edited")
     id_of = {token: id for id, token in enumerate(tokens) if token is not None}
     pairs, results = [], []
     for rank, merge in enumerate(field(block, "merges", list, where)):
@@ -206,7 +210,27 @@ def parse_model(block: dict[str, Any], added: list[AddedToken], pattern: str, wh
     )
 
 
-def _tokens(vocab: dict[str, Any], added: list[AddedToken], where: str) -> list[bytes | None]:
+def _declared_holes(block: dict[str, Any], where: str) -> list[list[int]]:
+    """The holes that our own block declares; undeclared ones are a file cut short."""
+    own = field(block, OWN_BLOCK, dict, where, default={})
+    return field(own, "holes", list, f"{where}.{OWN_BLOCK}", default=[])  # type: ignore[no-any-return]
+
+
+def holes_in(tokens: Sequence[bytes | None], added: Iterable[AddedToken]) -> list[list[int]]:
+    """The ids that no token has, as [first, last] of each run of them."""
+    taken = {token.id for token in added}
+    runs: list[list[int]] = []
+    for id, token in enumerate(tokens):
+        if token is not None or id in taken:
+            continue
+        if runs and runs[-1][1] == id - 1:
+            runs[-1][1] = id
+        else:
+            runs.append([id, id])
+    return runs
+
+
+def _tokens(vocab: dict[str, Any], added: list[AddedToken], where: str, *, gaps: bool = False) -> list[bytes | None]:
     by_id: dict[Any, bytes | None] = {token.id: None for token in added}
     contents = {token.content: token.id for token in added}
     for text, id in vocab.items():
@@ -219,7 +243,7 @@ def _tokens(vocab: dict[str, Any], added: list[AddedToken], where: str) -> list[
         if id in by_id:
             raise FormatError(f"{where}.vocab: {text!r} has id {id!r}, which another token has too")
         by_id[id] = _bytes(text, f"{where}.vocab")
-    return tokens_by_id(by_id, f"{where}.vocab")
+    return tokens_by_id(by_id, f"{where}.vocab", gaps=gaps)
 
 
 def _halves(merge: Any, where: str) -> tuple[str, str]:
@@ -231,7 +255,7 @@ def _halves(merge: Any, where: str) -> tuple[str, str]:
 
 def _bytes(text: str, where: str) -> bytes:
     try:
-        return bytes(CHARACTER_TO_BYTE[character] for character in text)
+        return bytes_of(text)
     except KeyError as error:
         raise FormatError(
             f"{where}: {text!r} has {error.args[0]!r}, which stands for no byte: not a byte-level vocabulary"
@@ -251,7 +275,8 @@ def to_json(model: BPEModel, training: Training | None, fingerprint: str) -> str
     Raises:
         FormatError: the form cannot hold this tokenizer with the same ids.
     """
-    vocab, merges = vocab_and_merges(model)
+    vocab, merges = vocab_and_merges(model, holes=True)
+    holes = holes_in(model.tokens, model.added_tokens)
     document = {
         "version": "1.0",
         "truncation": None,
@@ -284,6 +309,7 @@ def to_json(model: BPEModel, training: Training | None, fingerprint: str) -> str
             OWN_BLOCK: {
                 "version": OWN_VERSION,
                 "fingerprint": fingerprint,
+                **({"holes": holes} if holes else {}),
                 "training": None if training is None else training.to_plain(),
             },
             "vocab": vocab,
@@ -293,8 +319,8 @@ def to_json(model: BPEModel, training: Training | None, fingerprint: str) -> str
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
-def vocab_and_merges(model: BPEModel) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Vocabulary and merges in printable characters.
+def vocab_and_merges(model: BPEModel, *, holes: bool = False) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Vocabulary and merges in printable characters; `holes` in the ids are refused unless the form can say that it has them.
 
     Raises:
         FormatError: the form cannot hold them.
@@ -307,6 +333,8 @@ def vocab_and_merges(model: BPEModel) -> tuple[dict[str, int], list[tuple[str, s
         if token is not None:
             text_of[id] = _printable(token)
         elif id not in text_of:
+            if holes:
+                continue
             raise FormatError(f"this form can have no holes in its ids, and id {id} is one")
         if text_of[id] in vocab:
             raise FormatError(f"this form cannot hold two ids ({vocab[text_of[id]]} and {id}) written {text_of[id]!r}")

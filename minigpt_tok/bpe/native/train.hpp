@@ -11,6 +11,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <unordered_set>
 
 #include "stop.hpp"
 #include "text.hpp"
@@ -32,6 +33,13 @@ class Trainer {
         : tie_(tie), min_frequency_(min_frequency), max_length_(max_length), go_on_(go_on), texts_(std::move(base)), lengths_(texts_.size(), 1) {
         slots_.push_back(kNone);
         word_of_.push_back(0);
+    }
+
+    // For a tokenizer that is trained further: its tokens are the base, each of so many units (a slot each all the same), and
+    // some bytes are not made by any merge.
+    void continue_from(std::vector<std::size_t> sizes, std::unordered_set<std::string> passed_over) {
+        sizes_ = std::move(sizes);
+        passed_over_ = std::move(passed_over);
     }
 
     void reserve(std::size_t units, std::size_t pieces) {
@@ -78,16 +86,17 @@ class Trainer {
             std::pop_heap(heap_.begin(), heap_.end(), Worse{this});
             heap_.pop_back();
             const u32 left = static_cast<u32>(pairs_[top.pair].key >> 32), right = static_cast<u32>(pairs_[top.pair].key);
-            if (too_long(left, right)) continue;
+            if (refused(left, right)) continue;
             lengths_.push_back(lengths_[left] + lengths_[right]);
-            if (tie_ == Tie::greatest_bytes) texts_.push_back(texts_[left] + texts_[right]);
+            if (!sizes_.empty()) sizes_.push_back(sizes_[left] + sizes_[right]);
+            if (tie_ == Tie::greatest_bytes || !passed_over_.empty()) texts_.push_back(texts_[left] + texts_[right]);
             merge(top.pair, left, right, static_cast<u32>(lengths_.size() - 1));
             merges.push_back({left, right, count, tokens_});
             if (merges.size() % 256 == 0) progress(merges.size());
         }
     }
 
-    // The count of the best pair that is left, 0 if none is; pairs that would be too long do not count.
+    // The count of the best pair that is left, 0 if none is; pairs that are refused do not count.
     std::int64_t best_left() {
         std::unordered_map<u64, std::int64_t> left;
         for (std::size_t place = 1; place + 1 < slots_.size();) {
@@ -97,7 +106,7 @@ class Trainer {
                 continue;
             }
             const std::size_t next = place + lengths_[slots_[place]];
-            if (slots_[next] != kNone && !too_long(slots_[place], slots_[next]))
+            if (slots_[next] != kNone && !refused(slots_[place], slots_[next]))
                 left[u64{slots_[place]} << 32 | slots_[next]] += weights_[word_of_[place]];
             place = next;
         }
@@ -136,7 +145,9 @@ class Trainer {
     const GoOn& go_on_;
     std::size_t steps_ = 0;
     std::vector<std::string> texts_;
-    std::vector<u32> lengths_;  // in units, by id
+    std::vector<u32> lengths_;  // in slots, by id: in units, unless `sizes_` says otherwise
+    std::vector<std::size_t> sizes_;
+    std::unordered_set<std::string> passed_over_;
     std::vector<u32> slots_, word_of_;
     std::vector<std::int64_t> weights_;
     std::vector<Pair> pairs_;
@@ -216,7 +227,10 @@ class Trainer {
         std::make_heap(heap_.begin(), heap_.end(), Worse{this});
     }
 
-    bool too_long(u32 left, u32 right) const { return max_length_ && lengths_[left] + lengths_[right] > max_length_; }
+    bool refused(u32 left, u32 right) const {
+        if (max_length_ && (sizes_.empty() ? lengths_[left] + lengths_[right] : sizes_[left] + sizes_[right]) > max_length_) return true;
+        return !passed_over_.empty() && passed_over_.contains(texts_[left] + texts_[right]);
+    }
 
     bool occurs(std::size_t place, u32 left, u32 right) const {
         return slots_[place] == left && slots_[place + lengths_[left]] == right;
