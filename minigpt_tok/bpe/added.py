@@ -13,11 +13,23 @@ from typing import Literal
 
 from minigpt_tok.bpe import character_sets as sets
 from minigpt_tok.bpe.model import AddedToken
-from minigpt_tok.bpe.normalize import Normalizer, Span
+from minigpt_tok.bpe.normalize import Normalizer, Span, from_printable
 from minigpt_tok.bpe.pretokenize import is_space
 from minigpt_tok.errors import TokenizerError
 
 SpecialTokens = Collection[str] | Literal["all"]
+
+
+def added_bytes(token: AddedToken, normalizer: Normalizer | None) -> bytes:
+    """What an added token stands for in decoded text: its content, normalized where that is what is looked for."""
+    form = added_form(token, normalizer)
+    printable = token.normalized and normalizer is not None and normalizer.gives_printable
+    return from_printable(form) if printable else form.encode("utf-8")
+
+
+def added_form(token: AddedToken, normalizer: Normalizer | None) -> str:
+    """What is looked for where the token is: its content, normalized or not."""
+    return normalizer(token.content) if normalizer is not None and token.normalized else token.content
 
 
 class AddedTokens:

@@ -14,8 +14,8 @@ import numpy as np
 
 from minigpt_tok.bpe.added import AddedTokens, Matcher, SpecialTokens
 from minigpt_tok.bpe.model import CHARACTER_TO_BYTE, AddedToken, BPEModel
-from minigpt_tok.bpe.normalize import Span
-from minigpt_tok.bpe.pipeline import Pipeline, from_printable
+from minigpt_tok.bpe.normalize import Span, from_printable
+from minigpt_tok.bpe.pipeline import Pipeline
 from minigpt_tok.bpe.pretokenize import PreTokenizer, get_pretokenizer
 from minigpt_tok.bpe.reference import merge_by_rank
 from minigpt_tok.errors import TokenizerError
@@ -60,13 +60,18 @@ class Batch(NamedTuple):
 
 
 Encode = Callable[..., list[int]]
+Around = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Encoder:
-    """Encodes with one model. A function of text and model alone: the caches never change a result."""
+    """Encodes with one model. A function of text and model alone: the caches never change a result.
 
-    def __init__(self, model: BPEModel) -> None:
+    `around` are the ids that go before and after those of a text where special tokens are asked for.
+    """
+
+    def __init__(self, model: BPEModel, around: Around = ((), ())) -> None:
         self.model = model
+        self.before, self.after = map(list, around)
         self.pretokenizer: PreTokenizer = get_pretokenizer(model.pattern)
         self.normalizer = model.normalizer
         self.pipeline = model.pipeline
@@ -94,40 +99,80 @@ class Encoder:
         return None
 
     def encode(
-        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> list[int]:
         """Ids of `text`; see `Tokenizer.encode`."""
-        return self._encode(text, self._matcher(text, allowed_special, disallowed_special))
+        ids = self._encode(text, self._matcher(text, allowed_special, disallowed_special))
+        return [*self.before, *ids, *self.after] if add_special_tokens else ids
 
     def encode_to_numpy(
-        self, text: str | memoryview, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        text: str | memoryview,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> np.ndarray:
         """Ids of `text`, or of UTF-8 in memory; see `Tokenizer.encode_to_numpy`."""
         if isinstance(text, memoryview) and not text.c_contiguous:
             text = memoryview(text.tobytes())
         if not isinstance(text, str) and (allowed_special or disallowed_special or self.added.matcher()):
             text = from_utf8(text)  # added tokens are looked for in characters
-        return self._encode_to_numpy(text, self._matcher(text, allowed_special, disallowed_special))
+        ids = self._encode_to_numpy(text, self._matcher(text, allowed_special, disallowed_special))
+        return self._with_around([ids]) if add_special_tokens else ids
 
-    def count(self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()) -> int:
+    def count(
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
+    ) -> int:
         """Number of ids of `text`."""
-        return self._count(text, self._matcher(text, allowed_special, disallowed_special))
+        count = self._count(text, self._matcher(text, allowed_special, disallowed_special))
+        return count + len(self.before) + len(self.after) if add_special_tokens else count
 
     def encode_batch(
-        self, texts: list[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        texts: list[str],
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> list[list[int]]:
         """Ids of each text; see `Tokenizer.encode_batch`."""
         for text in texts if disallowed_special else ():
             self._matcher(text, allowed_special, disallowed_special)
-        return self._encode_batch(texts, self.added.matcher(allowed_special))
+        many = self._encode_batch(texts, self.added.matcher(allowed_special))
+        return [[*self.before, *ids, *self.after] for ids in many] if add_special_tokens else many
 
     def encode_batch_to_numpy(
-        self, texts: list[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        texts: list[str],
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> Batch:
         """Ids of each text, flat; see `Tokenizer.encode_batch_to_numpy`."""
         for text in texts if disallowed_special else ():
             self._matcher(text, allowed_special, disallowed_special)
-        return Batch(*self._encode_batch_to_numpy(texts, self.added.matcher(allowed_special)))
+        ids, offsets = self._encode_batch_to_numpy(texts, self.added.matcher(allowed_special))
+        if not add_special_tokens or not texts:
+            return Batch(ids, offsets)
+        more = len(self.before) + len(self.after)
+        each = [ids[start:end] for start, end in pairwise(offsets.tolist())]
+        return Batch(self._with_around(each), offsets + more * np.arange(len(offsets)))
+
+    def _with_around(self, many: list[np.ndarray]) -> np.ndarray:
+        before, after = (np.array(ids, dtype=self.dtype) for ids in (self.before, self.after))
+        return np.concatenate([part for ids in many for part in (before, ids, after)])
 
     def _matcher(
         self, text: str | memoryview, allowed_special: SpecialTokens, disallowed_special: SpecialTokens
@@ -192,9 +237,16 @@ class Encoder:
             yield [from_printable(piece) for piece in pipeline.pieces(part, as_text=False)]
 
     def encode_iter(
-        self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> Iterator[int]:
         """Ids of the joined texts, one by one; memory is that of the longest stretch that cannot be cut."""
+        if add_special_tokens:
+            yield from self.before
         matcher = self.added.matcher(allowed_special)
         others = [self.added.specials] if disallowed_special else []
         done = 0  # characters encoded
@@ -221,6 +273,8 @@ class Encoder:
         rest = "".join(held)
         self.added.refuse(rest, allowed_special, disallowed_special, offset=done)
         yield from self._encode(rest, matcher, offset=done)
+        if add_special_tokens:
+            yield from self.after
 
     def _safe_cut(self, text: str, matcher: Matcher, others: list[Matcher]) -> int:
         """Where `text` can be cut, whatever follows it, without a change of ids; 0 if nowhere."""
@@ -254,14 +308,27 @@ class Encoder:
         return bool(before) and bool(after) and self.pretokenizer.is_certain_cut(before[-1], after[0])
 
     def encode_with_offsets(
-        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> tuple[list[int], list[Span]]:
-        """Ids, and for each the (start, end) in characters of the text that it covers, partly covered ones included."""
+        """Ids, and for each the (start, end) in characters of the text that it covers, partly covered ones included.
+
+        Ids that go around the text cover nothing: (0, 0).
+        """
         self.added.refuse(text, allowed_special, disallowed_special)
         try:
-            return self._encode_with_spans(text, self.added.matcher(allowed_special))
+            ids, spans = self._encode_with_spans(text, self.added.matcher(allowed_special))
         except (ValueError, KeyError):
             raise self._complaint(text) from None
+        if not add_special_tokens:
+            return ids, spans
+        nothing = [(0, 0)]
+        spans = [*(nothing * len(self.before)), *spans, *(nothing * len(self.after))]
+        return [*self.before, *ids, *self.after], spans
 
     def _encode_with_spans(self, text: str, matcher: Matcher) -> tuple[list[int], list[Span]]:
         ids: list[int] = []

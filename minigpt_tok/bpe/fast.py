@@ -14,7 +14,7 @@ import numpy as np
 from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.counting import MergesDone, PieceCounter
 from minigpt_tok.bpe.decoder import Decoder
-from minigpt_tok.bpe.encoder import Batch, Encode, Encoder, from_utf8
+from minigpt_tok.bpe.encoder import Around, Batch, Encode, Encoder, from_utf8
 from minigpt_tok.bpe.model import AddedToken, BPEModel
 from minigpt_tok.bpe.native import core
 from minigpt_tok.bpe.pretokenize import NO_CUT, get_pretokenizer
@@ -34,14 +34,19 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def make_encoder(model: BPEModel) -> Encoder:
-    """The encoder of a model: by the core where it is there, pieces included where it has a scanner for the pattern."""
+def make_encoder(model: BPEModel, around: Around = ((), ())) -> Encoder:
+    """The encoder of a model: by the core where it is there, pieces included where it has a scanner for the pattern.
+
+    Args:
+        model: what decides ids.
+        around: ids that go before and after those of a text, where special tokens are asked for.
+    """
     if core is None or model.vocab_size > MOST_PACKED_IDS:
-        return Encoder(model)
+        return Encoder(model, around)
     printable = model.normalizer is not None and model.normalizer.gives_printable
     if model.pipeline is not None or printable or get_pretokenizer(model.pattern).name is None:
-        return PieceEncoder(model)
-    return FastEncoder(model) if model.normalizer is None else NormalizingEncoder(model)
+        return PieceEncoder(model, around)
+    return FastEncoder(model, around) if model.normalizer is None else NormalizingEncoder(model, around)
 
 
 def make_decoder(tokens: Sequence[bytes | None]) -> Any:
@@ -66,8 +71,8 @@ def make_counter(recipe: Recipe, threads: int | None, memory_limit: int | None =
 class CoreEncoder(Encoder):
     """`Encoder` with the core, which cuts by a named pattern, at hand."""
 
-    def __init__(self, model: BPEModel, pattern: str | None) -> None:
-        super().__init__(model)
+    def __init__(self, model: BPEModel, pattern: str | None, around: Around = ((), ())) -> None:
+        super().__init__(model, around)
         assert core is not None
         characters = []
         if model.unit == "character":
@@ -87,14 +92,14 @@ class CoreEncoder(Encoder):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its model: what is on the other side may have no core, and no cache is worth the way."""
-        return make_encoder, (self.model,)
+        return make_encoder, (self.model, (tuple(self.before), tuple(self.after)))
 
 
 class PieceEncoder(CoreEncoder):
     """`Encoder` with the core for the merges alone; the pieces are cut in Python."""
 
-    def __init__(self, model: BPEModel) -> None:
-        super().__init__(model, NO_CUT)
+    def __init__(self, model: BPEModel, around: Around = ((), ())) -> None:
+        super().__init__(model, NO_CUT, around)
 
     def _encode_piece(self, piece: str | bytes) -> list[int]:
         if isinstance(piece, bytes):  # which may be part of a character
@@ -108,8 +113,8 @@ class PieceEncoder(CoreEncoder):
 class FastEncoder(CoreEncoder):
     """`Encoder` with the core under every call that needs no added token found in the text."""
 
-    def __init__(self, model: BPEModel) -> None:
-        super().__init__(model, get_pretokenizer(model.pattern).name)
+    def __init__(self, model: BPEModel, around: Around = ((), ())) -> None:
+        super().__init__(model, get_pretokenizer(model.pattern).name, around)
 
     def shortcut(self) -> Encode | None:
         """A built-in function that encodes plain text at once, where no added token is looked for by default."""

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 
 from minigpt_tok.bpe import character_sets as sets
 from minigpt_tok.bpe.expression import get_expression
-from minigpt_tok.bpe.model import BYTE_TO_CHARACTER
+from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE
 from minigpt_tok.bpe.pretokenize import Ranges, class_ranges
 
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
@@ -251,6 +251,11 @@ def to_printable(text: str) -> str:
     """Each byte of the text's UTF-8 as the character that stands for it in GPT-2's files."""
     # Latin-1 makes every byte a character of the same number. A lone surrogate is an error, as where a text is encoded.
     return text.encode("utf-8").decode("latin-1").translate(_printable_table())
+
+
+def from_printable(piece: str) -> bytes:
+    """The bytes that a piece in printable characters spells; a character that stands for no byte is dropped."""
+    return bytes(byte for character in piece if (byte := CHARACTER_TO_BYTE.get(character)) is not None)
 
 
 @cache

@@ -14,7 +14,6 @@ from typing import Any, Literal, get_args
 
 from minigpt_tok.bpe import character_sets as sets
 from minigpt_tok.bpe.expression import get_expression
-from minigpt_tok.bpe.model import CHARACTER_TO_BYTE
 from minigpt_tok.bpe.normalize import Span, ToPrintable, to_printable
 from minigpt_tok.bpe.pretokenize import get_pretokenizer, known_pattern_name
 
@@ -341,11 +340,6 @@ def _described(plain: dict[str, Any]) -> str:
     if "pattern" in plain:
         details.insert(0, next(iter(plain["pattern"].values())))
     return f"{plain['type']}({', '.join(map(repr, details))})"
-
-
-def from_printable(piece: str) -> bytes:
-    """The bytes that a piece in printable characters spells; a character that stands for no byte is dropped."""
-    return bytes(byte for character in piece if (byte := CHARACTER_TO_BYTE.get(character)) is not None)
 
 
 def _kept(stretches: Iterable[Stretch], behavior: Behavior) -> list[Span]:

@@ -11,10 +11,12 @@
 """
 
 from minigpt_tok.formats import cs336, gpt2, hf_json, tiktoken
+from minigpt_tok.formats.hf_after import Carried
 from minigpt_tok.formats.loaded import Loaded, check_fingerprint
 from minigpt_tok.formats.own import from_json, load, save, to_json
 
 __all__ = [
+    "Carried",
     "Loaded",
     "check_fingerprint",
     "cs336",

@@ -11,22 +11,25 @@ from minigpt_tok.bpe.trainer import Training
 from minigpt_tok.errors import FormatError
 from minigpt_tok.files import StrPath
 from minigpt_tok.formats import character, gpt2, hf_json
+from minigpt_tok.formats.hf_after import Carried
 from minigpt_tok.formats.loaded import Loaded, parse_json, read_json
 
 
-def save(path: StrPath, model: BPEModel, training: Training | None, fingerprint: str) -> None:
+def save(
+    path: StrPath, model: BPEModel, training: Training | None, fingerprint: str, carried: Carried | None = None
+) -> None:
     """Write the own format, whole or not at all."""
     if model.unit == "character":
         character.save(path, model, fingerprint)
     else:
-        hf_json.save(path, model, training, fingerprint)
+        hf_json.save(path, model, training, fingerprint, carried)
 
 
-def to_json(model: BPEModel, training: Training | None, fingerprint: str) -> str:
+def to_json(model: BPEModel, training: Training | None, fingerprint: str, carried: Carried | None = None) -> str:
     """The text that `save` writes."""
     if model.unit == "character":
         return character.to_json(model, fingerprint)
-    return hf_json.to_json(model, training, fingerprint)
+    return hf_json.to_json(model, training, fingerprint, carried)
 
 
 def from_json(text: str, source: str) -> Loaded:
