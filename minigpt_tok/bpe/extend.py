@@ -63,15 +63,16 @@ def extend_model(
 
     Args:
         parent: what to extend.
-        documents: the training text. Added tokens of the parent, special or not, split it, as new specials do.
+        documents: the training text. Added tokens of the parent, special or not, split it, as new specials do; its
+            normalizer is applied first.
         vocab_size: ids in all, those of the parent (its holes too) and `special_tokens` included.
         recipe: `tie`, `min_frequency` and `max_token_length` count; everything else is the parent's.
         special_tokens: more of them, behind the new tokens.
         threads, memory_limit, progress: as in `trainer.train_model`.
 
     Raises:
-        TokenizerError: no room for a merge, a special that the parent has already, or characters that a character
-            tokenizer lacks.
+        TokenizerError: no room for a merge, a special that the parent has already, characters that a character
+            tokenizer lacks, or a parent that does not cut by one pattern.
         CorpusError: there are no documents, or only empty ones.
     """
     model = parent.model
@@ -81,10 +82,11 @@ def extend_model(
     started = time.perf_counter()
     specials = (AddedToken(content=token, id=0) for token in special_tokens)
     counter = make_counter(recipe, threads, memory_limit)
-    counted = count_documents(counter, documents, Matcher([*model.added_tokens, *specials]), progress)
+    matcher = Matcher([*model.added_tokens, *specials], model.normalizer)
+    counted = count_documents(counter, documents, matcher, progress)
     distinct = counter.distinct()
     pieces, counts = counter.counted()
-    by_merging = make_encoder(replace(model, pattern="none", added_tokens=()))
+    by_merging = make_encoder(replace(model, pattern="none", added_tokens=(), normalizer=None))
     try:
         batch = by_merging.encode_batch_to_numpy(pieces)
     except TokenizerError as error:
@@ -194,8 +196,12 @@ def _check(
         check_special_tokens(recipe, special_tokens)
         for token in {token.content for token in model.added_tokens}.intersection(special_tokens):
             raise TokenizerError(f"special_tokens has {token!r}, which the tokenizer to extend has already")
-    if (normalizer := getattr(model, "normalizer", None)) is not None:
-        raise TokenizerError(f"the tokenizer to extend has the normalizer {normalizer!r}: such a one is not extended")
+    if model.pipeline is not None:
+        raise TokenizerError(
+            f"the tokenizer to extend cuts by several steps ({model.pipeline}): such a one is not extended"
+        )
+    if model.normalizer is not None and model.normalizer.gives_printable:
+        raise TokenizerError("the tokenizer to extend makes bytes in its normalizer: such a one is not extended")
     least = model.vocab_size + len(special_tokens)
     if vocab_size <= least:
         raise TokenizerError(

@@ -5,7 +5,11 @@ Everything else (file formats, caches, training records, decoders) leads to such
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from minigpt_tok.bpe.normalize import Normalizer
+    from minigpt_tok.bpe.pipeline import Pipeline
 
 Unit = Literal["byte", "character"]
 RankRule = Literal["pair", "bytes"]
@@ -68,13 +72,15 @@ class BPEModel:
 
     Attributes:
         unit: what a base token is, a byte or a character.
-        tokens: the raw bytes of every id; `None` where the id is an added token's or a hole.
+        tokens: the raw bytes of every id; `None` where the id is a hole, or an added token's that no merge leads to.
         merges: pairs of ids, by rank. Empty under the rule `bytes`, whose ranks are the ids.
         merge_results: the id that each merge makes.
         rank_rule: `pair`: two neighbours merge if the pair is in `merges`; `bytes`: if their joined bytes are a token.
         whole_piece: a piece that is a token is taken whole, before any merge.
-        pattern: a named pattern, or a regular expression.
+        pattern: a named pattern, or a regular expression; `none` where there is a pipeline.
         added_tokens: by id.
+        normalizer: what is done to a text first; `None` for nothing.
+        pipeline: how a text is cut where that is more than one pattern.
     """
 
     unit: Unit = "byte"
@@ -85,6 +91,8 @@ class BPEModel:
     whole_piece: bool = False
     pattern: str = "gpt2"
     added_tokens: tuple[AddedToken, ...] = ()
+    normalizer: "Normalizer | None" = None
+    pipeline: "Pipeline | None" = None
 
     @property
     def vocab_size(self) -> int:

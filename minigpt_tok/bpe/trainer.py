@@ -141,13 +141,18 @@ def check_limits(threads: int | None, memory_limit: int | None) -> None:
 def count_documents(
     counter: PieceCounter, documents: Iterable[str | MappedText], matcher: Matcher, progress: Progress | None
 ) -> "Counted":
-    """Count the pieces of all documents. What `matcher` finds splits the text: each side is a segment of its own."""
+    """Count the pieces of all documents. What `matcher` finds splits the text: each side is a segment of its own.
+
+    Where the matcher has a normalizer, the segments are normalized; bytes are counted before.
+    """
     counted = Counted()
     held: list[str] = []
     size = 0
     for number, document in enumerate(documents):
         if isinstance(document, MappedText):
-            if not matcher:  # else added tokens are looked for in characters, as in any other document
+            if (
+                not matcher and matcher.normalizer is None
+            ):  # else added tokens are looked for in characters, as in any other document
                 counter.add(held)  # which came before it
                 held, size = [], 0
                 counter.add_mapped(document)
@@ -167,7 +172,7 @@ def count_documents(
                 f"document {number:,} has a lone surrogate at character {error.start:,}, which no UTF-8 text can hold: "
                 "read the text with errors='replace', or leave the document out"
             ) from None
-        held += [segment for _, segment in matcher.split(document) if isinstance(segment, str)]
+        held += [segment for segment in matcher.parts(document) if isinstance(segment, str)]
         size += len(document)
         if size >= COUNTED_TOGETHER:
             counter.add(held)

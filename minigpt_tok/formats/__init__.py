@@ -15,11 +15,13 @@
 """
 
 from minigpt_tok.formats import cs336, gpt2, hf_json, tiktoken, transformers
+from minigpt_tok.formats.hf_after import Carried
 from minigpt_tok.formats.loaded import Loaded, check_fingerprint
 from minigpt_tok.formats.own import save, to_json
 from minigpt_tok.formats.recognition import from_json, load
 
 __all__ = [
+    "Carried",
     "Loaded",
     "check_fingerprint",
     "cs336",

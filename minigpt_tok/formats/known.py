@@ -63,6 +63,7 @@ FINGERPRINTS: dict[str, str] = {
     "c664d0e66d4c5dbdc34818feb611aa58f0e2ef686557d87f90772be071a8d6dd": "Llama 3",
     "90f250da1b39042eea89dbd9de897acfb9c5c342f45ebf4da072fff2aa02e006": "Llama 3, ranks without special tokens",
     "cfad1c0d3398ec88973b9427bd3f89914d33e57fffd3722434e760a298d984b0": "Qwen and Qwen 2, ranks without special tokens",
+    "9bd7e40f8a793bcb75b03db7d31235ef4af96d3118214f01b53d47424bf98682": "Qwen 3",
     "a302e7e8e60d7ec06e2658675ebe4a59e2c54935c1f999c0ecb0e7ef3a602d0a": "Tekken (Mistral Nemo)",
 }
 """Fingerprint, version 1 → the published tokenizer that has it."""

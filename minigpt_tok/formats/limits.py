@@ -39,7 +39,7 @@ def refuse_doubles(where: StrPath, form: str, model: BPEModel) -> None:
     for id, token in enumerate(model.tokens):
         if token is None:
             continue
-        if token in seen:
+        if seen.get(token, id) != id:
             raise FormatError(f"{where}: {form} cannot hold two ids ({seen[token]} and {id}) with the bytes {token!r}")
         seen[token] = id
 
@@ -59,13 +59,16 @@ def refuse_whole_pieces(where: StrPath, form: str, model: BPEModel) -> None:
 
 def common_reasons(model: BPEModel) -> list[tuple[bool, str]]:
     """What no form but `tokenizer.json` can hold."""
-    normalizer = getattr(model, "normalizer", None)
+    steps = [step["type"] for step in model.normalizer.plain()] if model.normalizer is not None else []
+    both = [token.content for token in model.added_tokens if model.tokens[token.id] is not None]
     flagged = [
         token.content
         for token in model.added_tokens
         if not token.special or token.lstrip or token.rstrip or token.single_word
     ]
     return [
-        (bool(normalizer), f"the normalizer {normalizer!r}"),
+        (bool(steps), f"a normalizer ({', '.join(steps)})"),
+        (model.pipeline is not None, f"the pre-tokenizer {model.pipeline}"),
+        (bool(both), f"added tokens that plain text leads to, too ({', '.join(map(repr, both[:5]))})"),
         (bool(flagged), f"added tokens that are not special or have flags ({', '.join(map(repr, flagged[:5]))})"),
     ]

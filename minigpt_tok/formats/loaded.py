@@ -4,11 +4,14 @@ import json
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minigpt_tok.bpe.trainer import Training
 from minigpt_tok.errors import FormatError
 from minigpt_tok.files import StrPath, read_text
+
+if TYPE_CHECKING:
+    from minigpt_tok.formats.hf_after import Carried
 
 LARGEST_FILE = 128 << 20  # bytes; the largest published tokenizer.json has some 35 MB
 MOST_IDS = 1 << 24
@@ -31,6 +34,7 @@ class Loaded:
     fingerprint: str | None = None  # that the file says it has
     source: str = "the text"  # for messages
     name: str | None = None
+    carried: "Carried | None" = None  # what goes around texts, and how ids become text
 
 
 def check_fingerprint(loaded: Loaded, computed: str) -> None:
@@ -88,6 +92,15 @@ def parse_json(text: str, source: str) -> Any:
         raise
     except RecursionError:
         raise FormatError(f"{source}: nested too deeply to be a tokenizer") from None
+
+
+def refusal(where: str, key: str, value: Any) -> FormatError:
+    """What is honoured neither here nor by leaving it out."""
+    shown = value.get("type", value) if isinstance(value, dict) else value
+    return FormatError(
+        f"{where}.{key} is {_short(shown)}, which is not honoured here; loading without it would give other ids than the "
+        "file means"
+    )
 
 
 def field(container: Any, key: str, kind: type | tuple[type, ...], where: str, *, default: Any = ...) -> Any:

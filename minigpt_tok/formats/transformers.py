@@ -14,6 +14,7 @@ from minigpt_tok.bpe.recipes import END_OF_TEXT
 from minigpt_tok.bpe.trainer import Training
 from minigpt_tok.errors import MissingDependencyError
 from minigpt_tok.formats import hf_json
+from minigpt_tok.formats.hf_after import Carried
 
 # Role → special tokens that have it, by their usual names; the first that the tokenizer has.
 _ROLES = {
@@ -30,7 +31,7 @@ def roles(model: BPEModel) -> dict[str, str]:
     return {role: name for role, name in found.items() if name is not None}
 
 
-def tokenizer_json(model: BPEModel, training: Training | None, fingerprint: str) -> str:
+def tokenizer_json(model: BPEModel, training: Training | None, fingerprint: str, carried: Carried | None = None) -> str:
     """A `tokenizer.json` that `tokenizers` loads; of characters too.
 
     A character tokenizer refuses characters that it lacks; `tokenizers` drops them.
@@ -38,7 +39,9 @@ def tokenizer_json(model: BPEModel, training: Training | None, fingerprint: str)
     Raises:
         FormatError: the form cannot hold this tokenizer with the same ids.
     """
-    return _of_characters(model) if model.unit == "character" else hf_json.to_json(model, training, fingerprint)
+    if model.unit == "character":
+        return _of_characters(model)
+    return hf_json.to_json(model, training, fingerprint, carried)
 
 
 def tokenizer_config(model: BPEModel, longest: int | None = None) -> dict[str, Any]:
@@ -51,14 +54,14 @@ def tokenizer_config(model: BPEModel, longest: int | None = None) -> dict[str, A
     }
 
 
-def fast_tokenizer(model: BPEModel, training: Training | None, fingerprint: str) -> Any:
+def fast_tokenizer(model: BPEModel, training: Training | None, fingerprint: str, carried: Carried | None = None) -> Any:
     """A `transformers.PreTrainedTokenizerFast` with the same ids.
 
     Raises:
         MissingDependencyError: transformers is not installed.
         FormatError: `tokenizer.json` cannot hold this tokenizer.
     """
-    text = tokenizer_json(model, training, fingerprint)
+    text = tokenizer_json(model, training, fingerprint, carried)
     try:
         # Not by import statements, which would have a type checker read all of this library.
         fast = import_module("transformers").PreTrainedTokenizerFast

@@ -56,7 +56,7 @@ def export_gpt2(model: MiniGPT, tokenizer: Tokenizer, folder: StrPath, *, overwr
     if not overwrite:
         _check_folder(place, tokenizer)
     texts = {
-        "tokenizer.json": form.tokenizer_json(tokenizer.model, tokenizer.training, tokenizer.fingerprint),
+        "tokenizer.json": _tokenizer_json(tokenizer),
         "tokenizer_config.json": _json(form.tokenizer_config(tokenizer.model, model.config.block_size)),
         "generation_config.json": _json(_ids_of_roles(tokenizer)),
         "config.json": _json(gpt2_config(model, tokenizer)),
@@ -132,6 +132,12 @@ def _ids_of_roles(tokenizer: Tokenizer) -> dict[str, int | None]:
         f"{role}_id": tokenizer.special_tokens.get(found.get(role, ""))
         for role in ("bos_token", "eos_token", "pad_token")
     }
+
+
+def _tokenizer_json(tokenizer: Tokenizer) -> str:
+    if tokenizer.unit == "byte":
+        return tokenizer.to_json()
+    return form.tokenizer_json(tokenizer.model, tokenizer.training, tokenizer.fingerprint)
 
 
 def _check_folder(folder: Path, tokenizer: Tokenizer) -> None:
