@@ -142,7 +142,7 @@ _LONG_NAMES = {
     "Pc": "Connector_Punctuation", "Pd": "Dash_Punctuation", "Ps": "Open_Punctuation", "Pe": "Close_Punctuation",
     "Pi": "Initial_Punctuation", "Pf": "Final_Punctuation", "Po": "Other_Punctuation", "S": "Symbol", "Sm": "Math_Symbol",
     "Sc": "Currency_Symbol", "Sk": "Modifier_Symbol", "So": "Other_Symbol", "Z": "Separator", "Zs": "Space_Separator",
-    "Zl": "Line_Separator", "Zp": "Paragraph_Separator", "Cc": "Control", "Cf": "Format", "Co": "Private_Use",
+    "Zl": "Line_Separator", "Zp": "Paragraph_Separator", "C": "Other", "Cc": "Control", "Cf": "Format", "Co": "Private_Use",
     "Cn": "Unassigned",
 }  # fmt: skip
 
@@ -223,10 +223,10 @@ def any_case(ranges: Ranges) -> Ranges:
 
 
 @cache
-def folds_to_many() -> dict[str, int]:
-    """What a single character is like in any case, where that is several: `ss`, for `ß`; with the character."""
-    many = {}
+def folds_to_many() -> dict[str, tuple[int, ...]]:
+    """What single characters are like in any case, where that is several, `ss` for `ß` say; with those characters."""
+    many: dict[str, tuple[int, ...]] = {}
     for point in range(LAST + 1):
         if len(folded := chr(point).casefold()) > 1:
-            many[folded] = point
+            many[folded] = (*many.get(folded, ()), point)
     return many

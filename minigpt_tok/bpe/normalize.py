@@ -12,9 +12,9 @@ in the text that came in.
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, Literal
 
 from minigpt_tok.bpe import character_sets as sets
@@ -25,7 +25,6 @@ from minigpt_tok.bpe.pretokenize import Ranges, class_ranges
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 Span = tuple[int, int]
 _WITHIN_PLANE_0: Ranges = ((0, 0xFFFF),)
-_BEYOND_PLANE_0 = re.compile("[\U00010000-\U0010ffff]")
 _CAPITAL_I_WITH_DOT = 0x130  # the one character whose lower case is two
 
 
@@ -58,9 +57,13 @@ class UnicodeForm(Step):
     def apply(self, text: str) -> str:
         if text.isascii() or unicodedata.is_normalized(self.form, text):
             return text
-        # Unknown characters stand at the odd places.
-        parts = _unknown(text).split(text)
-        return "".join(unicodedata.normalize(self.form, part) if n % 2 == 0 else part for n, part in enumerate(parts))
+        parts = []
+        done = 0
+        for match in _may_be("UNKNOWN_9").finditer(text):
+            if _is("UNKNOWN_9", match[0]):
+                parts += [unicodedata.normalize(self.form, text[done : match.start()]), match[0]]
+                done = match.end()
+        return "".join([*parts, unicodedata.normalize(self.form, text[done:])])
 
     def sources(self, text: str) -> list[int]:
         if text.isascii() or unicodedata.is_normalized(self.form, text):
@@ -104,11 +107,12 @@ class StripAccents(Step):
     local = True
 
     def apply(self, text: str) -> str:
-        return text if text.isascii() else _one_of("COMBINING")(text).sub("", text)
+        if text.isascii():
+            return text
+        return _may_be("COMBINING").sub(lambda match: "" if _is("COMBINING", match[0]) else match[0], text)
 
     def sources(self, text: str) -> list[int]:
-        combining = sets.rust_class("COMBINING")
-        return [place for place, character in enumerate(text) if not sets.contains(combining, ord(character))]
+        return [place for place, character in enumerate(text) if not _is("COMBINING", character)]
 
     def plain(self) -> dict[str, Any]:
         return {"type": "StripAccents"}
@@ -268,41 +272,36 @@ def _white_space() -> str:
     return "".join(chr(point) for first, last in class_ranges("White_Space") for point in range(first, last + 1))
 
 
-def _unknown(text: str) -> "re.Pattern[str]":
-    return _one_of("UNKNOWN_9")(text)
+@cache
+def _class(name: str) -> Ranges:
+    return sets.complement(sets.rust_class("ASSIGNED_9")) if name == "UNKNOWN_9" else sets.rust_class(name)
+
+
+@lru_cache(maxsize=4096)
+def _is(name: str, character: str) -> bool:
+    return sets.contains(_class(name), ord(character))
 
 
 @cache
-def _one_of(name: str) -> Callable[[str], "re.Pattern[str]"]:
-    """The text → an expression for one character of a class, in a group; the one without those beyond U+FFFF is fast."""
-    ranges = sets.complement(sets.rust_class("ASSIGNED_9")) if name == "UNKNOWN_9" else sets.rust_class(name)
-    low, every = (
-        re.compile("([" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in part) + "])")
-        for part in (sets.intersection(ranges, _WITHIN_PLANE_0), ranges)
-    )
-    return lambda text: low if _BEYOND_PLANE_0.search(text) is None else every
+def _may_be(name: str) -> "re.Pattern[str]":
+    """An expression for one character of a class up to U+FFFF, which `re` finds in a bitmap, or for any beyond."""
+    within = sets.union(sets.intersection(_class(name), _WITHIN_PLANE_0), ((0x10000, sets.LAST),))
+    return re.compile("[" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in within) + "]")
 
 
 # Normalization character by character, with what became of each
 
 
-@cache
-def _is_known() -> Callable[[str], bool]:
-    assigned = sets.rust_class("ASSIGNED_9")
-    return lambda character: sets.contains(assigned, ord(character))
-
-
 def _combining(character: str) -> int:
-    return unicodedata.combining(character) if _is_known()(character) else 0
+    return 0 if _is("UNKNOWN_9", character) else unicodedata.combining(character)
 
 
 def _decomposed(text: str, form: Literal["NFD", "NFKD"]) -> list[tuple[str, int]]:
     """(character, change): 0 for the first that a character of the text becomes, 1 for the others; in canonical order."""
-    known = _is_known()
     result: list[tuple[str, int]] = []
     marks: list[tuple[int, str, int]] = []
     for character in text:
-        parts = unicodedata.normalize(form, character) if known(character) else character
+        parts = character if _is("UNKNOWN_9", character) else unicodedata.normalize(form, character)
         for place, part in enumerate(parts):
             kind = _combining(part)
             if kind == 0:
@@ -344,8 +343,7 @@ def _composed(parts: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
 
 def _pair(first: str, second: str) -> str | None:
     """The one character that two compose to."""
-    known = _is_known()
-    if not known(first) or not known(second):
+    if _is("UNKNOWN_9", first) or _is("UNKNOWN_9", second):
         return None
     joined = unicodedata.normalize("NFC", first + second)
     return joined if len(joined) == 1 else None

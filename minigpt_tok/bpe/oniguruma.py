@@ -223,7 +223,8 @@ class _Parser:
         self.any_case, self.dot_all = flags
         if make is not None:
             return make(inner)
-        return inner if isinstance(inner, (Set, Alternatives, Atomic)) else Alternatives((inner,))
+        # A group is one part to what repeats it; a repeat in a group is, too, and is seen as one below.
+        return inner if isinstance(inner, (Set, Alternatives, Atomic, Repeat)) else Alternatives((inner,))
 
     def close(self, at: int) -> Node:
         inner = self.alternatives()
@@ -243,12 +244,14 @@ class _Parser:
         return Sequence(looks) if negative else Alternatives(looks)
 
     def repeated(self, node: Node, at: int) -> Node:
+        direct = False
         while (found := self.quantifier()) is not None:
             least, most, kind = found
             if isinstance(node, (Anchor, Look)) or (most != 1 and may_be_empty(node)):
                 raise self.error("repeats what may be empty, which is not read here,", at)
-            if isinstance(node, Repeat):
+            if direct:
                 self.neutral = False
+            direct = True
             if (
                 isinstance(node, Repeat)
                 and isinstance(node.part, Set)
@@ -388,7 +391,9 @@ class _Parser:
         self.depth -= 1
         if self.any_case:
             cased = sets.any_case(last)
-            if not negated and any(sets.contains(last, point) for point in sets.folds_to_many().values()):
+            if not negated and any(
+                sets.contains(last, point) for points in sets.folds_to_many().values() for point in points
+            ):
                 raise self.error("has a set in any case in which one character can be several,", at)
             last = cased
         if not last and not negated:
