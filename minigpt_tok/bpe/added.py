@@ -8,7 +8,6 @@ text of its own to what comes after.
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
-from itertools import pairwise
 from typing import Literal
 
 from minigpt_tok.bpe import character_sets as sets
@@ -110,40 +109,40 @@ class Matcher:
     def split(self, text: str) -> Iterator[tuple[int, str | AddedToken]]:
         """(start in characters, added token or non-empty plain text between them), in order, as if nothing were normalized."""
         if not self._second or self.normalizer is not None:
-            yield from self._first.split(text)
+            yield from ((start, part) for start, _, part in self._first.split(text))
             return
-        for start, part in self._first.split(text):
+        for start, _, part in self._first.split(text):
             if isinstance(part, AddedToken):
                 yield start, part
             else:
-                yield from ((start + within, inner) for within, inner in self._second.split(part))
+                yield from ((start + within, inner) for within, _, inner in self._second.split(part))
 
     def parts(self, text: str) -> Iterator[str | AddedToken]:
         """Added tokens, and what is to be cut between them: normalized, and not empty."""
         if self.normalizer is None:
             yield from (part for _, part in self.split(text))
             return
-        for _, part in self._first.split(text):
+        for _, _, part in self._first.split(text):
             if isinstance(part, AddedToken):
                 yield part
             else:
-                yield from (inner for _, inner in self._second.split(self.normalizer(part)))
+                yield from (inner for _, _, inner in self._second.split(self.normalizer(part)))
 
     def parts_with_spans(self, text: str) -> Iterator[tuple[Span, AddedToken | tuple[str, list[Span] | None]]]:
         """The same with (start, end) in characters of `text`, and for normalized text the span of each character.
 
         `None` for the spans where no normalizer has been: the characters of `text` from `start` on.
         """
-        for start, end, part in _with_ends(self._first, text):
+        for start, end, part in self._first.split(text):
             if isinstance(part, AddedToken):
                 yield (start, end), part
             elif self.normalizer is None:
-                for first, last, inner in _with_ends(self._second, part):
+                for first, last, inner in self._second.split(part):
                     yield (start + first, start + last), inner if isinstance(inner, AddedToken) else (inner, None)
             else:
                 places = [(place, place + 1) for place in range(start, end)]
                 normal, spans = self.normalizer.with_spans(part, places)
-                for first, last, inner in _with_ends(self._second, normal):
+                for first, last, inner in self._second.split(normal):
                     span = spans[first][0], spans[last - 1][1]
                     yield span, inner if isinstance(inner, AddedToken) else (inner, spans[first:last])
 
@@ -167,7 +166,7 @@ class Matcher:
         beside = int(self.looks_around)
         found = self._first.spans(text)
         if self._second:
-            plain = ((start, part) for start, part in self._first.split(text) if isinstance(part, str))
+            plain = ((start, part) for start, _, part in self._first.split(text) if isinstance(part, str))
             found += [(start + a, start + b) for start, part in plain for a, b in self._second.spans(part)]
         return [(start - beside, end + beside) for start, end in found]
 
@@ -210,31 +209,27 @@ class _Pass:
             if token.rstrip:
                 while end < len(text) and is_space(text[end]):
                     end += 1
-            start = max(start, done)
             done = end
             yield start, end, token
 
-    def split(self, text: str) -> Iterator[tuple[int, str | AddedToken]]:
-        """(start, token or non-empty text between them), in order."""
+    def split(self, text: str) -> Iterator[tuple[int, int, str | AddedToken]]:
+        """(start, end, token or non-empty text between them), in order.
+
+        A token that is or begins with white space can be found in what the one before has taken in, as in `tokenizers`.
+        """
         done = 0
         for start, end, token in self._candidates(text):
             if token is None:
                 continue
             if start > done:
-                yield done, text[done:start]
-            yield start, token
+                yield done, start, text[done:start]
+            yield start, end, token
             done = end
         if done < len(text):
-            yield done, text[done:] if done else text
+            yield done, len(text), text[done:] if done else text
 
     def spans(self, text: str) -> list[Span]:
         return [(start, end) for start, end, _ in self._candidates(text)]
-
-
-def _with_ends(tokens: _Pass, text: str) -> Iterator[tuple[int, int, str | AddedToken]]:
-    """`split` with the end of every part: where the next one starts."""
-    for (start, part), (end, _) in pairwise([*tokens.split(text), (len(text), "")]):
-        yield start, end, part
 
 
 def _is_word(character: str) -> bool:

@@ -4,7 +4,7 @@ A set is a tuple of closed ranges of code points, ascending and never touching, 
 """
 
 from bisect import bisect_right
-from functools import cache, lru_cache
+from functools import cache
 
 from minigpt_tok.bpe import oniguruma_classes, rust_classes
 from minigpt_tok.bpe.pretokenize import Ranges, class_ranges
@@ -49,7 +49,6 @@ def of(characters: str) -> Ranges:
     return union(*(((ord(character), ord(character)),) for character in characters))
 
 
-@lru_cache(maxsize=1024)
 def borders_of(ranges: Ranges) -> tuple[int, ...]:
     """Where a set begins and ends in turn: an odd number of borders lie at or before its members."""
     return tuple(border for first, last in ranges for border in (first, last + 1))
@@ -57,7 +56,8 @@ def borders_of(ranges: Ranges) -> tuple[int, ...]:
 
 def contains(ranges: Ranges, code_point: int) -> bool:
     """Whether a character is in the set."""
-    return bool(bisect_right(borders_of(ranges), code_point) % 2)
+    place = bisect_right(ranges, (code_point, LAST)) - 1
+    return place >= 0 and code_point <= ranges[place][1]
 
 
 def parsed(words: str) -> Ranges:

@@ -39,14 +39,26 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", ["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"])
-def test_every_code_point_and_all_in_a_row(name):
+def check_characters(name, characters):
+    """Each by itself, and all in a row."""
     theirs, step = STEPS[name]
     ours = Normalizer((step,))
-    together = "".join(CHARACTERS)
-    assert ours(together) == theirs.normalize_str(together)
-    apart = "|".join(CHARACTERS)  # the bar joins nothing, so this is each by itself
-    assert ours(apart) == theirs.normalize_str(apart)
+    for text in ("".join(characters), "|".join(characters)):  # the bar joins nothing
+        assert ours(text) == theirs.normalize_str(text)
+
+
+ON_CHARACTERS = ["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"]
+
+
+@pytest.mark.parametrize("name", ON_CHARACTERS)
+def test_characters_come_out_as_theirs(name):
+    check_characters(name, CHARACTERS[:0x3400] + CHARACTERS[0x3400:0x20000:7] + CHARACTERS[0x1D100:0x1D200])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_CHARACTERS)
+def test_every_code_point_comes_out_as_theirs(name):
+    check_characters(name, CHARACTERS)
 
 
 def marked_texts(seed, count):

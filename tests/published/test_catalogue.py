@@ -165,7 +165,7 @@ def test_save_and_load(recipe, tmp_path):
         ("model.byte_fallback", True),
         ("model.fuse_unk", True),
         ("model.type", "Unigram"),
-        ("normalizer", {"type": "Lowercase"}),
+        ("normalizer", {"type": "BertNormalizer"}),
         ("pre_tokenizer", {"type": "Metaspace"}),
         ("post_processor", {"type": "RobertaProcessing"}),
         ("decoder", {"type": "WordPiece"}),

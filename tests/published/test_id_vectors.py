@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from minigpt_tok.errors import FormatError
 from minigpt_tok.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
@@ -19,7 +18,12 @@ RANKS = {
     "llama3_ranks": ("llama3/tokenizer.model", "llama3"),
     "qwen_ranks": ("qwen/qwen.tiktoken", "digits1"),
 }
-JSONS = {"gpt2": "gpt2/tokenizer.json", "smollm2": "smollm2/tokenizer.json", "llama3": "llama3/tokenizer.json"}
+JSONS = {
+    "gpt2": "gpt2/tokenizer.json",
+    "smollm2": "smollm2/tokenizer.json",
+    "llama3": "llama3/tokenizer.json",
+    "qwen3": "qwen/qwen3_tokenizer.json",
+}
 
 
 ONCE = pytest.mark.parametrize("engine", ["python"], indirect=True)  # for what never reaches the core
@@ -137,9 +141,10 @@ def test_smollm2_has_17_added_tokens_and_lacks_21_bytes(shared):
 
 
 @ONCE
-def test_qwen_3_is_refused_for_its_normalizer(shared):
-    with pytest.raises(FormatError, match="normalizer is 'NFC'"):
-        Tokenizer.from_hf_json(shared / "tokenizers" / "qwen" / "qwen3_tokenizer.json")
+def test_qwen_3_is_qwens_ranks_with_a_normalizer_and_more_tokens(shared):
+    tokenizer = load(shared, "qwen3")
+    assert (tokenizer.pattern, tokenizer.encode("e\u0301")) == ("digits1", tokenizer.encode("é"))
+    assert tokenizer.fingerprint == Tokenizer.from_json(tokenizer.to_json()).fingerprint
 
 
 @ONCE
