@@ -140,6 +140,14 @@ def with_tokens(*tokens):
     return replace(model, tokens=model.tokens + (None,) * len(added), added_tokens=added)
 
 
+def test_the_published_value_of_a_pipeline_and_a_normalizer():
+    model, _ = train_model(["hug", "hug", "pug", "hugs"], 259, get_recipe("hf", min_frequency=1), ())
+    assert fingerprint(model) == "e300a58286a667b107d134fdf44ecb79c57c41d4697adb2cff7a5fdcccd6e670"
+    steps = (Split(r"\p{N}{1,3}", True, "Isolated", False), ByteLevel(False, True))
+    model = replace(model, pattern="none", normalizer=Normalizer((UnicodeForm("NFC"),)), pipeline=Pipeline(steps))
+    assert fingerprint(model) == "90d23aad1b2e2ed0913bb92894f9f01cf17751c8d90b7a163f4907d8b1799e9f"
+
+
 def test_when_a_token_is_looked_for_counts_only_where_it_decides_something():
     first, second = AddedToken(content="abc", id=0), AddedToken(content="cd", id=0)
     apart = AddedToken(content="xy", id=0)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigpt_tok.bpe.added import AddedTokens, Matcher, SpecialTokens
+from minigpt_tok.bpe.joints import Joints
 from minigpt_tok.bpe.model import CHARACTER_TO_BYTE, AddedToken, BPEModel
 from minigpt_tok.bpe.normalize import Span, from_printable
 from minigpt_tok.bpe.pipeline import Pipeline
@@ -24,7 +25,6 @@ CACHED_PIECES = 1 << 17  # at most; then the cache starts anew. About 200 bytes 
 LONG_PIECE = 256  # units; a longer piece is not worth a place in the cache as a whole
 CUTS_TRIED = 16  # the last ones in a text, before more text is waited for
 MARKS_LOOKED_AT = 64  # characters after a cut that may join the first of them
-LARGEST_TABLE = 4096  # units that stand in tokens: 16 MB to look any two of them up at once
 STRETCH = 1 << 20  # characters that are cut into pieces at a time, where the pattern is certain to cut
 
 
@@ -442,7 +442,7 @@ class Encoder:
         units = self._units(piece)
         if len(units) <= LONG_PIECE:
             return self.merge(units)
-        return list(chain.from_iterable(map(self._parts.__getitem__, self._cut(units))))
+        return list(chain.from_iterable(map(self._parts.__getitem__, self._joints.cut(units))))
 
     def merge(self, units: str | bytes) -> list[int]:
         """Ids of one piece by merging alone: a str for character tokenizers, bytes for byte-level ones."""
@@ -478,55 +478,9 @@ class Encoder:
 
         return by_bytes
 
-    def _cut(self, units: str | bytes) -> Iterator[str | bytes]:
-        """Cut between neighbours that stand side by side in no token: no merge can ever join them."""
-        if isinstance(units, str):
-            codes = np.frombuffer(units.encode("utf-32-le"), dtype=np.uint32)
-        else:
-            codes = np.frombuffer(units, dtype=np.uint8)
-        classes = self._joinable_classes[codes]
-        cuts = np.flatnonzero(~self._joinable(classes[:-1], classes[1:])) + 1
-        yield from (units[start:end] for start, end in pairwise([0, *cuts.tolist(), len(units)]))
-
     @cached_property
-    def _neighbours(self) -> set[tuple[int, int]]:
-        """(unit, unit), bytes or code points, that stand side by side in some token; around dropped bytes, any."""
-        tokens = [token for token in self.model.tokens if token is not None and len(token) > 1]
-        sequences: Iterable[Sequence[int]] = tokens
-        if self.model.unit == "character":
-            sequences = [[ord(character) for character in token.decode("utf-8")] for token in tokens]
-        pairs = {pair for sequence in sequences for pair in pairwise(sequence)}
-        if self.model.unit == "byte":
-            dropped = [byte for byte in range(256) if self._base_id_of_byte[byte] is None]
-            pairs |= {pair for byte in dropped for other in range(256) for pair in ((byte, other), (other, byte))}
-        return pairs
-
-    @cached_property
-    def _joinable_classes(self) -> np.ndarray:
-        """Unit → class for `_joinable`; 0 for the units that no token joins to any other."""
-        units = sorted({unit for pair in self._neighbours for unit in pair})
-        classes = np.zeros(256 if self.model.unit == "byte" else 0x110000, dtype=np.int32)
-        classes[units] = np.arange(1, len(units) + 1)
-        return classes
-
-    @cached_property
-    def _joinable(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """(classes of left units, of right units), both `(n,)` → bool `(n,)`: whether they may be joined."""
-        classes = self._joinable_classes
-        size = int(classes.max(initial=0)) + 1
-        pairs = np.array(sorted(self._neighbours), dtype=np.int64).reshape(-1, 2)
-        codes = np.sort(classes[pairs[:, 0]].astype(np.int64) * size + classes[pairs[:, 1]])
-        if size <= LARGEST_TABLE:
-            table = np.zeros(size * size, dtype=bool)
-            table[codes] = True
-            return lambda left, right: table[left * size + right]
-
-        def found(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-            wanted = left.astype(np.int64) * size + right
-            same: np.ndarray = codes[np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)] == wanted
-            return same
-
-        return found
+    def _joints(self) -> Joints:
+        return Joints(self.model, [byte for byte in range(256) if self._base_id_of_byte[byte] is None])
 
     def _complaint(self, text: str, offset: int = 0) -> TokenizerError:
         """What is wrong with a text that could not be encoded; `offset` is where it begins."""

@@ -79,7 +79,10 @@ def parse(document: Any, source: str) -> Loaded:
         raise refusal(source, "version", document["version"])
     for key in ("truncation", "padding"):
         if document.get(key) is not None:
-            raise refusal(source, key, document[key])
+            raise FormatError(
+                f"{source}: {key} is set, by which tokenizers would change the ids of a text for a program's sake; set it to "
+                "null in the file"
+            )
 
     def part(key: str) -> Any:
         return field(document, key, (dict, Nothing), source, default=None), f"{source}: {key}"

@@ -83,7 +83,7 @@ def test_merging_is_always_the_lowest_rank_and_of_equal_ranks_the_leftmost(kind,
 def test_long_pieces_are_cut_only_where_no_merge_can_reach(model, piece):
     encoder = Encoder(model)
     units = piece.encode()
-    parts = list(encoder._cut(units)) if units else []
+    parts = list(encoder._joints.cut(units)) if units else []
     assert b"".join(parts) == units
     assert [id for part in parts for id in encoder.merge(part)] == encoder.merge(units)
 
@@ -98,7 +98,7 @@ def character_model():
 @given(st.text("low erst日本語﻿", max_size=400))
 def test_long_texts_of_characters_are_cut_only_where_no_merge_can_reach(character_model, text):
     encoder = Encoder(character_model)
-    parts = list(encoder._cut(text)) if text else []
+    parts = list(encoder._joints.cut(text)) if text else []
     assert "".join(parts) == text
     assert [id for part in parts for id in encoder.merge(part)] == encoder.merge(text)
     assert encoder.encode(text) == encoder.merge(text)
@@ -120,7 +120,7 @@ def test_many_distinct_characters_cost_no_table_of_all_pairs():
     text = "".join(characters)
     assert encoder.encode(text) == list(range(20_000, 30_000))
     assert encoder.encode(text[::-1]) == list(range(20_000))[::-1]
-    held = sum(value.nbytes for value in vars(encoder).values() if hasattr(value, "nbytes"))
+    held = sum(value.nbytes for value in vars(encoder._joints).values() if hasattr(value, "nbytes"))
     assert held < 64 << 20
 
 

@@ -279,7 +279,7 @@ def test_added_tokens_are_found_before_and_after_the_normalizer(family, document
 def test_a_family_on_many_texts(family, document, unlike_texts):
     kept = ADDED[:-1] if family == "replaced" else ADDED
     tokens = {"added_tokens": with_added(document, kept)}
-    check({**document, **tokens, **FAMILIES[family]}, texts_with_tokens(unlike_texts, 9, 2_000), decoded=False)
+    check({**document, **tokens, **FAMILIES[family]}, texts_with_tokens(unlike_texts, 9, 400), decoded=False)
 
 
 @pytest.mark.parametrize(
