@@ -81,24 +81,13 @@ class MappedText:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[memoryview]:
-        """The file's bytes; the file must not be empty."""
-        with (
-            open(self.path, "rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-            memoryview(mapped) as view,
-        ):
-            yield view
-
-    def read(self) -> str:
-        """The text.
-
-        Raises:
-            CorpusError: it is not UTF-8.
-        """
-        try:
-            return self.path.read_bytes().decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise self.not_utf8(error.start) from None
+        """The file's bytes, as they lie in the file."""
+        with open(self.path, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:  # of which no map can be made
+                yield memoryview(b"")
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+                yield view
 
     def not_utf8(self, offset: int) -> CorpusError:
         """What to raise where the byte at `offset` is none of UTF-8."""

@@ -1,12 +1,15 @@
 """`train_tokenizer`: from any corpus to a `Tokenizer`."""
 
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import Any, Literal
 
 from minigpt_tok.bpe.recipes import CHAT_TOKENS, get_recipe
-from minigpt_tok.bpe.trainer import Progress, train_model
+from minigpt_tok.bpe.trainer import train_model
 from minigpt_tok.data.corpora import open_corpus
 from minigpt_tok.errors import TokenizerError
+from minigpt_tok.progress import Report
+from minigpt_tok.progress import progress as bars
 from minigpt_tok.tokenizer import Tokenizer
 
 
@@ -20,7 +23,7 @@ def train_tokenizer(
     max_bytes: int | None = None,
     threads: int | None = None,
     memory_limit: int | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     **switches: Any,
 ) -> Tokenizer:
     """Train a BPE tokenizer on the train split of a corpus, or on the whole of files that have no splits.
@@ -34,9 +37,10 @@ def train_tokenizer(
             the text they split it, and nothing is learned from them.
         max_documents, max_bytes: take no more than this of the corpus.
         threads: how many count pieces; all cores unless given. The result is the same.
-        memory_limit: bytes for the tables of counts; what does not fit goes to temporary files, and the result is the
-            same. What is learned from, the distinct pieces, must fit into memory nevertheless.
-        progress: called with the stage (`"bytes"`, `"merges"`), how much of it is done, and of how much if known.
+        memory_limit: in bytes, for the tables of counts; what does not fit goes to temporary files as sorted runs, and the
+            result is the same. Learning needs about 6 to 9 bytes for each byte of the distinct pieces nevertheless.
+        progress: called with the stage (`"chunks"` and `"bytes"` counted, `"distinct pieces"`, `"merges"`), how much of
+            it is done, and of how much if known; by default bars on standard error, on a terminal only.
         switches: the recipe's switches set otherwise, by their names in `bpe.recipes.Recipe`: `pattern`, `tie`,
             `id_order`, `min_frequency`, `max_token_length`, …
 
@@ -56,13 +60,16 @@ def train_tokenizer(
     whole = {"train": 1.0}
     opened = open_corpus(corpus, max_documents=max_documents, max_bytes=max_bytes, fractions=whole)
     documents = opened.splits["train"]
-    model, training = train_model(
-        documents.mapped() or documents,
-        vocab_size,
-        settings,
-        tuple(special_tokens),
-        threads=threads,
-        memory_limit=memory_limit,
-        progress=progress,
-    )
+    titles = {"bytes": "counting pieces", "merges": "merging"}
+    shown = bars(titles, total_bytes=documents.size_bytes) if progress is None else nullcontext(progress)
+    with shown as report:
+        model, training = train_model(
+            documents.mapped() or documents,
+            vocab_size,
+            settings,
+            tuple(special_tokens),
+            threads=threads,
+            memory_limit=memory_limit,
+            progress=report,
+        )
     return Tokenizer(model, training)
