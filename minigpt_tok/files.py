@@ -91,13 +91,13 @@ class MappedText:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[memoryview]:
-        """The file's bytes; the file must not be empty."""
-        with (
-            open(self.path, "rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-            memoryview(mapped) as view,
-        ):
-            yield view
+        """The file's bytes, as they lie in the file."""
+        with open(self.path, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:  # of which no map can be made
+                yield memoryview(b"")
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+                yield view
 
     def read(self) -> str:
         """The text.

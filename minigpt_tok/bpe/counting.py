@@ -11,7 +11,6 @@ from minigpt_tok.bpe.model import ALL_BYTES
 from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Stop, train_merges
-from minigpt_tok.files import MappedText
 
 MergesDone = Callable[[int], object]  # told how many merges there are
 
@@ -40,13 +39,13 @@ class PieceCounter:
             for stretch in stretches(text, self._pretokenizer):
                 self._pieces.update(self._pretokenizer.pieces(stretch))
 
-    def add_mapped(self, text: MappedText) -> None:
-        """Count a file that is one text.
-
-        Raises:
-            CorpusError: it is not UTF-8, with the byte offset.
-        """
-        self.add([text.read()])
+    def add_utf8(self, text: memoryview) -> int | None:
+        """Count a text that lies in memory as UTF-8; where it is not, give the offset of the first such byte."""
+        try:
+            self.add([str(text, "utf-8")])
+        except UnicodeDecodeError as error:
+            return error.start
+        return None
 
     def distinct(self) -> int:
         """How many different pieces there are."""

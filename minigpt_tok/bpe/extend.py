@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minigpt_tok.bpe.added import Matcher
+from minigpt_tok.bpe.count_documents import CountedDocuments
 from minigpt_tok.bpe.counting import Units
 from minigpt_tok.bpe.fast import make_counter, make_encoder
 from minigpt_tok.bpe.model import AddedToken, BPEModel
@@ -23,9 +24,10 @@ from minigpt_tok.bpe.ranks import implied_merges, made_alone, merge_list, ranks_
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
 from minigpt_tok.bpe.reference import Stop
 from minigpt_tok.bpe.renumber import with_special_tokens
-from minigpt_tok.bpe.trainer import Progress, Training, check_limits, count_documents, peak_memory, plain_switches
+from minigpt_tok.bpe.trainer import Training, check_limits, peak_memory, plain_switches
 from minigpt_tok.errors import TokenizerError
 from minigpt_tok.files import MappedText
+from minigpt_tok.progress import Report
 
 FOLLOWS_PARENT = ("unit", "pattern", "id_order", "initial_alphabet", "limit_alphabet", "base_characters")
 
@@ -57,7 +59,7 @@ def extend_model(
     *,
     threads: int | None = None,
     memory_limit: int | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> tuple[BPEModel, Training]:
     """Learn more merges from documents, each a text of its own.
 
@@ -83,7 +85,8 @@ def extend_model(
     specials = (AddedToken(content=token, id=0) for token in special_tokens)
     counter = make_counter(recipe, threads, memory_limit)
     matcher = Matcher([*model.added_tokens, *specials], model.normalizer)
-    counted = count_documents(counter, documents, matcher, progress)
+    plain = not matcher and model.normalizer is None
+    counted = CountedDocuments(counter, documents, (), progress, None if plain else matcher)
     distinct = counter.distinct()
     pieces, counts = counter.counted()
     by_merging = make_encoder(replace(model, pattern="none", added_tokens=(), normalizer=None))

@@ -21,7 +21,6 @@ from minigpt_tok.bpe.pretokenize import NO_CUT, get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Merge, Stop
 from minigpt_tok.errors import CorpusError, TokenizerError
-from minigpt_tok.files import MappedText
 
 MOST_SMALL_IDS = 1 << 16  # that 16 bits hold
 MOST_PACKED_IDS = 1 << 28  # that the core's cache holds
@@ -256,11 +255,10 @@ class FastPieceCounter(PieceCounter):
         with _sizes_that_fit():
             self._core.add(texts)
 
-    def add_mapped(self, text: MappedText) -> None:
+    def add_utf8(self, text: memoryview) -> int | None:
         """As in `PieceCounter`."""
-        with text.view() as view:
-            if (invalid := self._core.add_buffer(view)) is not None:
-                raise text.not_utf8(invalid)
+        with _sizes_that_fit():
+            return self._core.add_buffer(text)  # type: ignore[no-any-return]
 
     def distinct(self) -> int:
         """As in `PieceCounter`."""

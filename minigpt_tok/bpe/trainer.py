@@ -2,21 +2,19 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from minigpt_tok.bpe.added import Matcher
+from minigpt_tok.bpe.count_documents import CountedDocuments
 from minigpt_tok.bpe.counting import PieceCounter
 from minigpt_tok.bpe.fast import make_counter
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
 from minigpt_tok.bpe.reference import Merge, Stop
-from minigpt_tok.errors import CorpusError, TokenizerError
+from minigpt_tok.errors import TokenizerError
 from minigpt_tok.files import MappedText
-
-COUNTED_TOGETHER = 1 << 23  # characters; the documents that reach this are counted at once, by several threads
-Progress = Callable[[str, int, int | None], None]  # (stage, done so far, of how many if known)
+from minigpt_tok.progress import Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +81,11 @@ def train_model(
     *,
     threads: int | None = None,
     memory_limit: int | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> tuple[BPEModel, Training]:
     """Train on documents, each a text of its own: no piece and no merge crosses from one into the next.
+
+    `progress` is called with the stages `chunks` and `bytes` (counted), `distinct pieces` and `merges`.
 
     Raises:
         TokenizerError: the vocabulary is smaller than base tokens and specials, a special cannot be one, a document
@@ -98,12 +98,15 @@ def train_model(
         _check_vocab_size(vocab_size, 256, len(special_tokens))
     started = time.perf_counter()
     counter = make_counter(recipe, threads, memory_limit)
-    specials = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
-    counted = count_documents(counter, documents, specials, progress)
+    counted = CountedDocuments(counter, documents, special_tokens, progress)
     base = _base_tokens(counter)
     room = _check_vocab_size(vocab_size, len(base), len(special_tokens))
     distinct = counter.distinct()
-    done = None if progress is None else lambda merges: progress("merges", merges, room)
+    done = None
+    if progress is not None:
+        progress("distinct pieces", distinct, distinct)
+        progress("merges", 0, room)
+        done = lambda merges: progress("merges", merges, room)  # noqa: E731
     learned = counter.learn(base, Stop(room, recipe.min_frequency), done)
     seconds = time.perf_counter() - started
     record = Training(
@@ -136,73 +139,6 @@ def check_limits(threads: int | None, memory_limit: int | None) -> None:
             check_whole(argument, value)
             if value < 1:
                 raise TokenizerError(f"{argument} is {value}; the least is 1")
-
-
-def count_documents(
-    counter: PieceCounter, documents: Iterable[str | MappedText], matcher: Matcher, progress: Progress | None
-) -> "Counted":
-    """Count the pieces of all documents. What `matcher` finds splits the text: each side is a segment of its own.
-
-    Where the matcher has a normalizer, the segments are normalized; bytes are counted before.
-    """
-    counted = Counted()
-    held: list[str] = []
-    size = 0
-    for number, document in enumerate(documents):
-        if isinstance(document, MappedText):
-            if (
-                not matcher and matcher.normalizer is None
-            ):  # else added tokens are looked for in characters, as in any other document
-                counter.add(held)  # which came before it
-                held, size = [], 0
-                counter.add_mapped(document)
-                counted.documents += 1
-                counted.bytes += document.size
-                if progress is not None:
-                    progress("bytes", counted.bytes, None)
-                continue
-            document = document.read()
-        if not isinstance(document, str):
-            raise CorpusError(f"document {number:,} is {type(document).__name__}, not str")
-        counted.documents += 1
-        try:
-            counted.bytes += utf8_size(document)
-        except UnicodeEncodeError as error:
-            raise CorpusError(
-                f"document {number:,} has a lone surrogate at character {error.start:,}, which no UTF-8 text can hold: "
-                "read the text with errors='replace', or leave the document out"
-            ) from None
-        held += [segment for segment in matcher.parts(document) if isinstance(segment, str)]
-        size += len(document)
-        if size >= COUNTED_TOGETHER:
-            counter.add(held)
-            held, size = [], 0
-            if progress is not None:
-                progress("bytes", counted.bytes, None)
-    counter.add(held)
-    if progress is not None:
-        progress("bytes", counted.bytes, None)
-    if not counted.bytes:
-        what = "only empty documents" if counted.documents else "no documents"
-        raise CorpusError(f"there is nothing to train on: the corpus has {what}")
-    return counted
-
-
-@dataclass
-class Counted:
-    """How much text there was; `bytes` are of its UTF-8."""
-
-    documents: int = 0
-    bytes: int = 0
-
-
-def utf8_size(text: str) -> int:
-    """Bytes of a text in UTF-8.
-
-    Raises:
-        UnicodeEncodeError: it has a lone surrogate.
-    """
-    return len(text) if text.isascii() else len(text.encode("utf-8"))
 
 
 def _base_tokens(counter: PieceCounter) -> list[bytes]:

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.pretokenize import PATTERNS
 from minigpt_tok.cli.options import AsJson, Overwrite
-from minigpt_tok.cli.printing import counted, print_facts, print_json
+from minigpt_tok.cli.printing import print_facts, print_json
 from minigpt_tok.errors import FormatError, MiniGPTTokError, TokenizerError
 from minigpt_tok.formats import character, cs336, hub, recognition
 from minigpt_tok.formats.known import known_name

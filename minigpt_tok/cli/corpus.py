@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from minigpt_tok.amounts import counted, sized
 from minigpt_tok.cli.options import AsJson, DecodingErrors, Inputs, MaxBytes, MaxDocuments
-from minigpt_tok.cli.printing import counted, plain, print_json, print_table, sized
+from minigpt_tok.cli.printing import plain, print_json, print_table
 from minigpt_tok.data.corpora import open_inputs
 from minigpt_tok.data.leakage import check_leakage
 from minigpt_tok.data.processed import write_processed

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from minigpt_tok.amounts import lasted, sized
 from minigpt_tok.cli.options import (
     AsJson,
     DecodingErrors,
@@ -17,12 +18,12 @@ from minigpt_tok.cli.options import (
     TokenizerFile,
     split_name,
 )
-from minigpt_tok.cli.printing import lasted, print_facts, print_json, print_table, sized
-from minigpt_tok.cli.progress import progress
+from minigpt_tok.cli.printing import print_facts, print_json, print_table
 from minigpt_tok.data.corpora import Corpus, open_inputs
 from minigpt_tok.data.encode import default_encoding_dir, encode_corpus
 from minigpt_tok.data.id_file import IdFile
 from minigpt_tok.errors import CorpusError
+from minigpt_tok.progress import progress
 from minigpt_tok.tokenizer import Tokenizer
 
 EXAMPLE = "minigpt-tok encode wikitext-2 -t tokenizer.json -o data/encoded/wikitext-2/bpe"

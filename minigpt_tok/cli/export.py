@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from minigpt_tok.amounts import sized
 from minigpt_tok.cli.options import AsJson, CheckpointFile, Overwrite
-from minigpt_tok.cli.printing import print_facts, print_json, sized
+from minigpt_tok.cli.printing import print_facts, print_json
 
 EXAMPLE = "minigpt-tok export checkpoints/bpe/last.ckpt -o exported"
 

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from minigpt_tok.amounts import lasted
 from minigpt_tok.cli.encode import TOKENIZER_FILE
 from minigpt_tok.cli.fields import values_of, with_fields
 from minigpt_tok.cli.options import AsJson, BudgetText, DataFolder, Overwrite
-from minigpt_tok.cli.printing import lasted, print_facts, print_json, print_table
-from minigpt_tok.cli.progress import is_shown, progress
+from minigpt_tok.cli.printing import print_facts, print_json, print_table
 from minigpt_tok.data.id_file import read_metadata
 from minigpt_tok.errors import DataError
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.options import TrainingOptions
+from minigpt_tok.progress import is_shown, progress
 from minigpt_tok.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from minigpt_tok.amounts import counted, lasted, sized
 from minigpt_tok.bpe.trainer import Training
 from minigpt_tok.cli.kinds import files_in, kind_of
 from minigpt_tok.cli.options import AsJson
 from minigpt_tok.cli.outcome import message_of
-from minigpt_tok.cli.printing import counted, lasted, print_facts, print_json, sized
+from minigpt_tok.cli.printing import print_facts, print_json
 from minigpt_tok.data.id_file import IdFile
 from minigpt_tok.formats.known import known_name
 from minigpt_tok.tokenizer import Tokenizer

@@ -1,5 +1,7 @@
 """Arguments and options that several commands take, each written once."""
 
+import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +13,25 @@ RecipeName = Literal["hf", "cs336", "readable", "character"]
 Errors = Literal["strict", "replace", "ignore"]
 
 CORPUS_HELP = "A corpus name (pydocs, wikitext-2, wikitext-103, tinystories), or files, folders, globs."
+
+
+def size_in_bytes(text: str) -> int:
+    """`200000000`, `200MB`, `1.5 GB` (powers of 1,000), `512MiB` (powers of 1,024): in bytes.
+
+    Raises:
+        BadParameter: it is none of them, or less than a byte.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?:([kmgt])(i?)b?|b)?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise typer.BadParameter(
+            f"{text!r} is no size; give a number of bytes, or one of kB, MB, GB, MiB …, as in 200MB"
+        )
+    number, power, binary = match.groups()
+    size = int(Decimal(number) * (1024 if binary else 1000) ** (" kmgt".index(power.lower()) if power else 0))
+    if size < 1:
+        raise typer.BadParameter(f"{text!r} is less than one byte")
+    return size
+
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.", show_default=False)
@@ -28,7 +49,12 @@ MaxDocuments = Annotated[
 ]
 MaxBytes = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="Likewise: as many whole documents as N bytes hold.", show_default=False),
+    typer.Option(
+        metavar="SIZE",
+        parser=size_in_bytes,
+        help="Likewise: as many whole documents as SIZE holds, in bytes, or as 5MB.",
+        show_default=False,
+    ),
 ]
 DecodingErrors = Annotated[
     Errors,

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.extend import FOLLOWS_PARENT, parent_of
 from minigpt_tok.bpe.ranks import unreachable_ids
-from minigpt_tok.cli.printing import counted, readable
-from minigpt_tok.cli.progress import Report
+from minigpt_tok.cli.printing import readable
 from minigpt_tok.cli.sample_texts import sample_texts
 from minigpt_tok.data.corpora import Corpus
 from minigpt_tok.difference import difference
 from minigpt_tok.errors import MiniGPTTokError, TokenizerError
+from minigpt_tok.progress import Report
 from minigpt_tok.tokenizer import Tokenizer
 from minigpt_tok.train import train_tokenizer
 

@@ -8,11 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
+from minigpt_tok.amounts import counted, lasted, sized
 from minigpt_tok.bpe.extend import learned_merges
 from minigpt_tok.bpe.recipes import IdOrder, Tie
-from minigpt_tok.cli.options import AsJson, DecodingErrors, Inputs, MaxBytes, MaxDocuments, Overwrite, RecipeName
-from minigpt_tok.cli.printing import as_text, counted, lasted, print_facts, print_json, print_table, readable, sized
-from minigpt_tok.cli.progress import progress
+from minigpt_tok.cli.options import (
+    AsJson,
+    DecodingErrors,
+    Inputs,
+    MaxBytes,
+    MaxDocuments,
+    Overwrite,
+    RecipeName,
+    size_in_bytes,
+)
+from minigpt_tok.cli.printing import as_text, print_facts, print_json, print_table, readable
 from minigpt_tok.data.corpora import Corpus, open_inputs
 from minigpt_tok.data.splits import canonical_split
 from minigpt_tok.errors import TokenizerError
@@ -81,6 +90,17 @@ def train(
         int | None,
         typer.Option(metavar="N", min=1, help="Threads to count with; all cores by default.", show_default=False),
     ] = None,
+    memory_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SIZE",
+            parser=size_in_bytes,
+            help="The most memory for the tables of counts, as 200MB or 1.5GB; beyond it they go to temporary files as sorted "
+            "runs, in the folder that TMPDIR names, with the same result. Learning from the distinct pieces needs about 6 "
+            "to 9 bytes for each of their bytes besides.",
+            show_default="no limit",
+        ),
+    ] = None,
     show_merges: Annotated[
         str | None,
         typer.Option(
@@ -107,6 +127,7 @@ def train(
             ("tie", tie),
             ("id_order", id_order),
             ("threads", threads),
+            ("memory_limit", memory_limit),
         )
         if value is not None
     }
@@ -117,9 +138,7 @@ def train(
     corpus = open_inputs(
         inputs, errors=errors, max_documents=max_documents, max_bytes=max_bytes, fractions={"train": 1.0}
     )
-    titles = {"bytes": "counting pieces", "merges": "merging"}
-    with progress(titles, total_bytes=corpus.splits["train"].size_bytes) as report:
-        tokenizer = train_tokenizer(corpus, vocab_size, recipe, special or [], progress=report, **switches)
+    tokenizer = train_tokenizer(corpus, vocab_size, recipe, special or [], **switches)
     tokenizer.save(output)
     assert tokenizer.training is not None
     result = _result(tokenizer, corpus, output, _numbers(len(tokenizer.training.counts), first, every))
@@ -224,7 +243,10 @@ def _print_page(result: dict[str, Any]) -> None:
             ("extends", _extended(result["extends"])),
             ("trained on", f"{result['corpus']}: {counted(result['documents'], 'document')}, {sized(result['bytes'])}"),
             ("pieces", f"{result['distinct_pieces']:,} distinct"),
-            ("time", f"{lasted(result['seconds'])}, {result['megabytes_per_second']:.2f} MB/s"),
+            (
+                "time",
+                f"{lasted(result['seconds'])}, {result['megabytes_per_second']:.2f} MB/s, {counted(result['threads'], 'thread')}",
+            ),
             ("peak memory", None if memory is None else sized(memory)),
             ("merges", f"{result['number_of_merges']:,}; stopped because {result['stopped']}"),
             (
