@@ -79,14 +79,18 @@ def fit(
     before = _settings_before(folder / CHECKPOINT) if resume else {}
     config = {**before.get("config", {}), **values_of(MiniGPTConfig, given)}
     options = {**before.get("options", {}), **values_of(TrainingOptions, given)}
+    model_config = MiniGPTConfig.from_plain({"vocab_size": tok.vocab_size, **config})
+    training_options = TrainingOptions.from_plain(options)
+    if is_shown():
+        _say_account(data, tok, model_config.block_size, training_options.packing)
     with progress({f"trained {axis}": f"trained {axis}" for axis in ("bytes", "tokens")}) as report:
         result = train_model(
             data,
             tok,
             folder,
             budget=budget,
-            config=MiniGPTConfig.from_plain({"vocab_size": tok.vocab_size, **config}),
-            options=TrainingOptions.from_plain(options),
+            config=model_config,
+            options=training_options,
             resume=resume,
             overwrite=overwrite,
             logger=None if logger == ["none"] else logger or "csv",
@@ -121,6 +125,14 @@ def _settings_before(checkpoint: Path) -> dict[str, Any]:
     return settings if isinstance(settings, dict) else {}
 
 
+def _say_account(data: Path, tokenizer: Tokenizer, block_size: int, packing: str) -> None:
+    """Before training: what an epoch keeps, loses, pads and repeats."""
+    from minigpt_tok.data.token_dataset import TokenDataset
+
+    account = TokenDataset(data, block_size, tokenizer=tokenizer, packing=packing).account
+    print(f"packing {packing}, an epoch: {account}", file=sys.stderr)
+
+
 def _say_point(point: dict[str, float]) -> None:
     if "validation_bits_per_byte" in point:
         print(
@@ -133,6 +145,8 @@ def _say_point(point: dict[str, float]) -> None:
 def _result(result: "FitResult", data: Path, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
         **result.to_plain(),
+        "packing": result.options.packing,
+        "epoch": None if result.account is None else str(result.account),
         "parameters": sum(parameter.numel() for parameter in result.model.parameters()),
         "checkpoint": result.checkpoint,
         "logs": result.logs,
@@ -155,6 +169,7 @@ def _print_page(result: dict[str, Any]) -> None:
             ("model", f"{result['parameters']:,} parameters: {parameters}"),
             ("tokenizer", f"{result['fingerprint']} ({result['vocab_size']:,} ids)"),
             ("budget", result["budget"]),
+            ("packing", f"{result['packing']}: {result['epoch']}" if result["epoch"] else None),
             ("trained on", f"{spent['bytes']:,} bytes, {spent['tokens']:,} tokens, in {result['steps']:,} steps"),
             ("time", f"{lasted(spent['seconds'])}, {result['tokens_per_second']:,.0f} tokens/s"),
             ("checkpoint", result["checkpoint"]),

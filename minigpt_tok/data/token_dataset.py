@@ -7,7 +7,7 @@ function gets the blocks one by one, as from any dataset.
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -48,6 +48,14 @@ class BlockBatch(Sequence[Block]):
         self.documents = documents
         self.positions = positions
 
+    def to(self, device: torch.device | str) -> "BlockBatch":
+        """The same on a device."""
+        return self._each(lambda part: part.to(device))
+
+    def _each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> "BlockBatch":
+        optional = (None if part is None else change(part) for part in (self.documents, self.positions))
+        return BlockBatch(change(self.inputs), change(self.targets), *optional)
+
     @property
     def whole(self) -> Block:
         """All blocks at once, in the form of one."""
@@ -65,8 +73,7 @@ class BlockBatch(Sequence[Block]):
 
     def __getitem__(self, index: Any) -> Any:
         """One block, or of a slice a smaller batch."""
-        parts = (self.inputs, self.targets, self.documents, self.positions)
-        part = BlockBatch(*(None if part is None else part[index] for part in parts))  # type: ignore[arg-type]
+        part = self._each(lambda tensor: tensor[index])
         return part if isinstance(index, slice) else part.whole
 
     def __iter__(self) -> Iterator[Block]:

@@ -19,8 +19,8 @@ that go past it (FSDP, DeepSpeed).
 Where a strategy runs the stages in processes of their own (`ddp_spawn`, `ddp_fork`), the parent is not set up: call
 `trainer.save_checkpoint(weights_only=True)` there, after a fit, and nothing is embedded. What `ModelCheckpoint` saves is.
 
-`LightningModule.load_from_checkpoint` knows no trainer, and so no callbacks: use `minigpt_tok.checkpoint.load_model`, or
-call `verify_checkpoint` first.
+`LightningModule.load_from_checkpoint` knows no trainer, and so no callbacks. `LitMiniGPT` checks by itself there; for
+modules of your own use `minigpt_tok.checkpoint.load_model`, or call `verify_checkpoint` first.
 """
 
 import warnings

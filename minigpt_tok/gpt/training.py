@@ -24,17 +24,18 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
-from torch import Tensor
 
 from minigpt_tok.checkpoint import load_model, read_checkpoint
+from minigpt_tok.data.blocks import Account
 from minigpt_tok.data.data_module import TokenDataModule
+from minigpt_tok.data.token_dataset import BlockBatch
 from minigpt_tok.errors import MissingDependencyError, ModelError, TokenizerMismatchError
 from minigpt_tok.files import StrPath, write_text
 from minigpt_tok.gpt.budget import Budget, Spent
@@ -66,6 +67,7 @@ class FitResult:
         spent: on every axis of budgets.
         steps: of the optimizer.
         curve: points of the run, see `minigpt_tok.gpt.milestones`.
+        account: what an epoch keeps, loses, pads and repeats; `None` where nothing was left to train.
     """
 
     model: MiniGPT
@@ -77,6 +79,7 @@ class FitResult:
     spent: Spent
     steps: int
     curve: tuple[Point, ...]
+    account: Account | None = None
 
     @property
     def seconds(self) -> float:
@@ -109,6 +112,7 @@ class FitResult:
             "embedding_parameters": self.model.embedding_parameters,
             "flops_per_token": self.model.flops_per_token,
             "attention_flops_per_token": self.model.attention_flops_per_token,
+            "account": None if self.account is None else asdict(self.account),
             "curve": list(self.curve),
         }
 
@@ -194,6 +198,9 @@ def fit(
         options.batch_size,
         tokenizer=tokenizer,
         packing=options.packing,
+        # The validation text is looked at in its own order, none of it left out; but a model that never saw several
+        # documents at once is not shown any.
+        evaluation_packing="document" if options.packing == "document" else "contiguous",
         num_workers=options.num_workers,
         seed=options.seed,
     )
@@ -247,6 +254,7 @@ def fit(
         spent=module.meter.spent,
         steps=trainer.global_step,
         curve=tuple(module.curve),
+        account=data.datasets["train"].account,
     )
 
 
@@ -297,12 +305,11 @@ def _is_spent(before: Mapping[str, Any], budget: Budget) -> bool:
     return bool(before["spent"][budget.axis] >= budget.amount)
 
 
-def _in_order(data: TokenDataModule, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _in_order(data: TokenDataModule, batch_size: int) -> Iterator[BlockBatch]:
     """Batches of the validation split in the order of the text."""
     dataset = data.datasets["validation"]
     for start in range(0, len(dataset), batch_size):
-        batch = dataset.__getitems__(range(start, min(start + batch_size, len(dataset))))
-        yield batch.inputs, batch.targets
+        yield dataset.__getitems__(range(start, min(start + batch_size, len(dataset))))
 
 
 def _loggers(names: str | Sequence[str] | None, folder: Path) -> list[Logger]:
