@@ -22,6 +22,7 @@ from minigpt_tok.checkpoint import embed_fingerprint, load_model, tokenizer_of, 
 from minigpt_tok.data.data_module import TokenDataModule
 from minigpt_tok.data.id_file import IdFileMetadata, write_id_file
 from minigpt_tok.data.identity import data_fingerprint
+from minigpt_tok.data.stream import TokenStream
 from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.errors import DataError
 from minigpt_tok.gpt.checkpoint_io import AtomicCheckpointIO
@@ -342,6 +343,13 @@ def test_a_validation_loader_of_another_tokenizer(tmp_path, tok, data, other_dat
         trainer(tmp_path, TokenizerFingerprint(tok)).fit(
             model, loader(data, batch_size=16), [loader(data, "validation"), loader(other_data, "validation")]
         )
+
+
+def test_a_stream_of_another_tokenizer(tmp_path, tok, other):
+    with pytest.raises(TokenizerMismatchError) as caught:
+        trainer(tmp_path, TokenizerFingerprint(tok)).fit(Lit(), TokenStream([TEXT], other, 8, 2))
+    assert other.fingerprint in str(caught.value)
+    trainer(tmp_path, TokenizerFingerprint(tok)).fit(Lit(), TokenStream([TEXT], tok, 8, 2))
 
 
 def test_data_given_of_another_tokenizer(tmp_path, tok, other_data, data):
