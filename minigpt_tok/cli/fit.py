@@ -51,6 +51,12 @@ def fit(
             show_default=False,
         ),
     ] = False,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CHECKPOINT", help="Begin with its weights, of the same tokenizer.", show_default="drawn at random"
+        ),
+    ] = None,
     logger: Annotated[
         list[str] | None,
         typer.Option(metavar="LOGGER", help="csv, tensorboard or none; may be repeated.", show_default="csv"),
@@ -77,6 +83,8 @@ def fit(
     from minigpt_tok.gpt.training import fit as train_model
 
     before = _settings_before(folder / CHECKPOINT) if resume else {}
+    if weights is not None and not before:
+        before = {"config": _shape_of(weights)}
     config = {**before.get("config", {}), **values_of(MiniGPTConfig, given)}
     options = {**before.get("options", {}), **values_of(TrainingOptions, given)}
     model_config = MiniGPTConfig.from_plain({"vocab_size": tok.vocab_size, **config})
@@ -93,6 +101,7 @@ def fit(
             options=training_options,
             resume=resume,
             overwrite=overwrite,
+            weights=weights,
             logger=None if logger == ["none"] else logger or "csv",
             on_point=_say_point if is_shown() else None,
             progress=report,
@@ -123,6 +132,16 @@ def _settings_before(checkpoint: Path) -> dict[str, Any]:
         return {}
     settings = read_checkpoint(checkpoint, mapped=True).get("hyper_parameters", {})
     return settings if isinstance(settings, dict) else {}
+
+
+def _shape_of(weights: Path) -> dict[str, Any]:
+    """The configuration in a checkpoint; that it has none, or another vocabulary, `fit` says."""
+    from minigpt_tok.checkpoint_files import read_checkpoint
+    from minigpt_tok.gpt.embedding_rows import config_of
+
+    config = dict(config_of(read_checkpoint(weights, mapped=True)) or {})
+    config.pop("vocab_size", None)
+    return config
 
 
 def _say_account(data: Path, tokenizer: Tokenizer, block_size: int, packing: str) -> None:

@@ -28,6 +28,7 @@ COMMANDS = {
     "generate": "Generate text from a checkpoint.",
     "compare": "Compare tokenizers fairly: the same model trained on each, scored in bits per byte.",
     "check": "Check that a checkpoint, a tokenizer and id files belong together.",
+    "transplant": "Give a checkpoint another tokenizer: a new one, its embeddings made of the old.",
 }
 
 

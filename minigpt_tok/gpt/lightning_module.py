@@ -41,6 +41,7 @@ class LitMiniGPT(L.LightningModule):
         meter: its budget, and what is spent.
         curve: points of the run so far, each a dict of plain numbers, see `minigpt_tok.gpt.milestones`.
         finished: whether the step at hand, or the one just taken, is the last.
+        began_with: what is known of the weights that the run began with, as plain values; `None`: they were drawn.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class LitMiniGPT(L.LightningModule):
         self.meter = Meter(budget, flops_per_token=self.model.flops_per_token, tokenizer=tokenizer)
         self.curve: list[dict[str, float]] = []
         self.finished = False
+        self.began_with: dict[str, Any] | None = None
         self._nats: Tensor | None = None  # Σ of nats since they were last read, on the device
         self._nats_tokens = 0
         self._random_state: dict[str, Any] | None = None
@@ -201,6 +203,8 @@ class LitMiniGPT(L.LightningModule):
         checkpoint["spent"] = self.meter.spent.to_plain()
         checkpoint["curve"] = [dict(point) for point in self.curve]
         checkpoint["random_state"] = random_state()
+        if self.began_with is not None:
+            checkpoint["began_with"] = self.began_with
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take them up again, past the check of the tokenizer; this comes before weights are loaded.
@@ -213,6 +217,7 @@ class LitMiniGPT(L.LightningModule):
         self.meter.restore(checkpoint["spent"])
         self.curve = [dict(point) for point in checkpoint["curve"]]
         self._random_state = checkpoint["random_state"]
+        self.began_with = checkpoint.get("began_with")
 
     @property
     def _is_guarded(self) -> bool:

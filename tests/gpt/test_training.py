@@ -15,12 +15,14 @@ from minigpt_tok.checkpoint import load_model, verify_checkpoint
 from minigpt_tok.data.data_module import TokenDataModule
 from minigpt_tok.data.encode import encode_corpus
 from minigpt_tok.errors import DataError, MissingDependencyError, ModelError, TokenizerMismatchError
+from minigpt_tok.files import sha256_of
 from minigpt_tok.gpt import training
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.lightning_module import LitMiniGPT
 from minigpt_tok.gpt.options import TrainingOptions
 from minigpt_tok.gpt.training import fit
 from minigpt_tok.train import train_tokenizer
+from minigpt_tok.transplant import transplant
 
 TEXT = "the quick brown fox jumps over a lazy dog while it rains in spain and nobody cares 日本語 café"
 BLOCK = 16
@@ -471,3 +473,34 @@ def test_every_packing_trains_and_resumes(run, data, packing):
     assert same(weights(whole), weights(parts))
     assert whole.options.packing == parts.options.packing == packing
     assert 3000 <= whole.spent.tokens < 3001
+
+
+# Weights to begin with
+
+
+def test_a_run_begins_with_given_weights(run, tmp_path):
+    first = run("first")
+    given = {"weights": first.checkpoint}
+    one_step = run("second", "tokens=1", arguments=given, learning_rate=0.0)
+    assert same(weights(one_step), weights(first))
+    content = torch.load(one_step.checkpoint, weights_only=True)
+    assert content["began_with"] == {"checkpoint_sha256": sha256_of(first.checkpoint), "transplant": None}
+    assert one_step.steps == 1
+    with pytest.raises(ModelError, match=r"another shape: num_layers 2 \(the checkpoint: 1\)"):
+        run("third", arguments=given, body={"num_layers": 2})
+    assert run("fourth", "tokens=64", arguments=given, body={"dropout": 0.3}).config.dropout == 0.3
+    other = train_tokenizer(documents(40, "other"), vocab_size=280, special_tokens=["<|endoftext|>"], min_frequency=1)
+    transplant(first.checkpoint, other, tmp_path / "other.ckpt")
+    with pytest.raises(TokenizerMismatchError):
+        run("fifth", arguments={"weights": tmp_path / "other.ckpt"})
+    assert not (tmp_path / "fifth").exists()
+
+
+def test_a_resumed_run_knows_what_it_began_with(run):
+    first = run("first", "tokens=500")
+    whole = run("whole", arguments={"weights": first.checkpoint})
+    with pytest.raises(RuntimeError, match="stopped by the test"):
+        run("parts", arguments={"weights": first.checkpoint, "callbacks": [Stops(20)]})
+    parts = run("parts", None, arguments={"resume": True})
+    assert same(weights(whole), weights(parts))
+    assert "began_with" in torch.load(parts.checkpoint, weights_only=True)
