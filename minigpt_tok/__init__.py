@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from minigpt_tok.checkpoint import embed_fingerprint, verify_checkpoint
     from minigpt_tok.data.data_module import TokenDataModule
     from minigpt_tok.data.encode import encode_corpus
+    from minigpt_tok.data.stream import TokenStream
     from minigpt_tok.data.token_dataset import TokenDataset
     from minigpt_tok.errors import TokenizerMismatchError
     from minigpt_tok.gpt.config import MiniGPTConfig
@@ -29,6 +30,7 @@ _HOME = {
     "MiniGPTConfig": "gpt.config",
     "TokenDataModule": "data.data_module",
     "TokenDataset": "data.token_dataset",
+    "TokenStream": "data.stream",
     "Tokenizer": "tokenizer",
     "TokenizerFingerprint": "gpt.fingerprint_callback",
     "TokenizerMismatchError": "errors",
@@ -46,6 +48,7 @@ __all__ = [
     "MiniGPTConfig",
     "TokenDataModule",
     "TokenDataset",
+    "TokenStream",
     "Tokenizer",
     "TokenizerFingerprint",
     "TokenizerMismatchError",

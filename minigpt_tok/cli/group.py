@@ -30,6 +30,7 @@ COMMANDS = {
     "compare": "Compare tokenizers fairly: the same model trained on each, scored in bits per byte.",
     "export": "Write a checkpoint in the GPT-2 layout of transformers, with its tokenizer.",
     "check": "Check that a checkpoint, a tokenizer and id files belong together.",
+    "transplant": "Give a checkpoint another tokenizer: a new one, its embeddings made of the old.",
 }
 
 
