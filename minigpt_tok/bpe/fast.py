@@ -86,6 +86,11 @@ class FastEncoder(Encoder):
         """Pickled as its model: what is on the other side may have no core, and no cache is worth the way."""
         return make_encoder, (self.model,)
 
+    @property
+    def is_parallel(self) -> bool:
+        """Yes, where no added token is looked for by default, which Python does."""
+        return not self.added.matcher()
+
     def shortcut(self) -> Encode | None:
         """A built-in function that encodes plain text at once, where no added token is looked for by default."""
         return None if self.added.matcher() else self._core.fast_encode(self.encode)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from minigpt_tok.data import hub, processed, pydocs, text_files
-from minigpt_tok.data.documents import Documents, ReadCounts, Reader, from_texts
+from minigpt_tok.data.documents import Documents, Raw, ReadCounts, Reader, from_texts
 from minigpt_tok.data.splits import DEFAULT_FRACTIONS, DEFAULT_SALT, SPLITS, HashSplit, canonical_split
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import StrPath
@@ -172,13 +172,13 @@ def open_inputs(inputs: Sequence[str], **options: Any) -> Corpus:
 
 
 class _Keep:
-    """Whether a text belongs to a split."""
+    """Whether a text, in UTF-8, belongs to a split."""
 
     def __init__(self, assign: HashSplit, split: str) -> None:
         self._assign, self._split = assign, split
 
-    def __call__(self, text: str) -> bool:
-        return self._assign(text) == self._split
+    def __call__(self, raw: bytes) -> bool:
+        return self._assign.of_bytes(raw) == self._split
 
 
 def _has_at_most_one(documents: Documents) -> bool:
@@ -195,7 +195,7 @@ class _Chained:
     def __init__(self, readers: Sequence[Reader]) -> None:
         self._readers = readers
 
-    def __call__(self, counts: ReadCounts) -> Iterator[str]:
+    def __call__(self, counts: ReadCounts) -> Iterator[str | Raw]:
         return chain.from_iterable(reader(counts) for reader in self._readers)
 
     def whole_files(self) -> list[Path] | None:
