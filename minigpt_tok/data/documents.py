@@ -47,13 +47,13 @@ class Documents:
         corpus: str,
         split: str,
         size_bytes: int | None = None,
-        keep: Callable[[bytes], bool] | None = None,
+        keep: Callable[[int, bytes], bool] | None = None,
         max_documents: int | None = None,
         max_bytes: int | None = None,
     ) -> None:
         """`read` starts a reading; the limits apply to what it gives, and of those, `keep` picks this split's.
 
-        `keep` is given the text's UTF-8.
+        `keep` is given the text's number among those and its UTF-8.
         """
         for name, limit in (("max_documents", max_documents), ("max_bytes", max_bytes)):
             if limit is not None and limit < 1:
@@ -98,8 +98,8 @@ class Documents:
     def with_bytes(self) -> Iterator[Raw]:
         """A reading that gives each text with its UTF-8, which has to be known here in any case."""
         counts = ReadCounts()
-        for document in self._limited(counts):
-            if self._keep is None or self._keep(document.raw):
+        for number, document in enumerate(self._limited(counts)):
+            if self._keep is None or self._keep(number, document.raw):
                 counts.documents += 1
                 counts.n_bytes += len(document.raw)
                 yield document
