@@ -30,13 +30,12 @@ def replacing(path: StrPath) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        # mkstemp makes files that only their owner can read; the final file gets the ordinary mode.
-        temporary.chmod(0o666 & ~_umask())
+        ordinary_mode(temporary)  # mkstemp makes files that only their owner can read
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _flush_folder(target.parent)
+    flush_folder(target.parent)
 
 
 @contextlib.contextmanager
@@ -124,13 +123,18 @@ def sha256_of(path: StrPath) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def ordinary_mode(path: Path) -> None:
+    """Give a file the mode that files get by default."""
+    path.chmod(0o666 & ~_umask())
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Make the rename itself durable, where the system lets a folder be opened (not on Windows)."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)

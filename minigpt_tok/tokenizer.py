@@ -182,6 +182,11 @@ class Tokenizer:
             self.encode = shortcut  # type: ignore[method-assign]
         return encoder
 
+    @property
+    def encodes_in_threads(self) -> bool:
+        """Whether `encode_batch_to_numpy` uses all cores by itself, and leaves Python to others meanwhile."""
+        return self._encoder.is_parallel
+
     @cached_property
     def _decoder(self) -> Any:
         return make_decoder(self._raw)

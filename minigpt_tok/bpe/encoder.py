@@ -94,6 +94,11 @@ class Encoder:
         """What ids are kept in: `uint16` for up to 65,536 ids, else `uint32`."""
         return np.dtype(np.uint16 if self.model.vocab_size <= 1 << 16 else np.uint32)
 
+    @property
+    def is_parallel(self) -> bool:
+        """Whether batches are encoded on all cores, and without Python's lock."""
+        return False
+
     def shortcut(self) -> Encode | None:
         """A faster `encode` for callers in a hurry, if there is one."""
         return None

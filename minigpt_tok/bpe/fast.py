@@ -115,6 +115,11 @@ class FastEncoder(CoreEncoder):
     def __init__(self, model: BPEModel, around: Around = ((), ())) -> None:
         super().__init__(model, get_pretokenizer(model.pattern).name, around)
 
+    @property
+    def is_parallel(self) -> bool:
+        """Yes, where no added token is looked for by default, which Python does."""
+        return not self.added.matcher()
+
     def shortcut(self) -> Encode | None:
         """A built-in function that encodes plain text at once, where no added token is looked for by default."""
         return None if self.added.matcher() else self._core.fast_encode(self.encode)
