@@ -9,7 +9,7 @@ import typer
 
 from minigpt_tok.cli.options import AsJson, Overwrite
 from minigpt_tok.cli.printing import print_facts, print_json
-from minigpt_tok.cli.progress import is_shown
+from minigpt_tok.progress import is_shown
 from minigpt_tok.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
