@@ -31,7 +31,7 @@ def transplant(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a new checkpoint of a model for another tokenizer.
+    """Give a checkpoint another tokenizer: a new one, its embeddings made of the old.
 
     Tokens that both have keep their embedding; each other one gets the mean of the pieces that the old tokenizer splits
     it into. All other weights stay. The new checkpoint is bound to the new tokenizer and says where it comes from; the
