@@ -9,7 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from minigpt_tok.bpe.recipes import IdOrder, Tie
-from minigpt_tok.cli.options import AsJson, DecodingErrors, Inputs, MaxBytes, MaxDocuments, Overwrite, RecipeName
+from minigpt_tok.cli.options import (
+    AsJson,
+    DecodingErrors,
+    Inputs,
+    MaxBytes,
+    MaxDocuments,
+    Overwrite,
+    RecipeName,
+    TextColumn,
+)
 from minigpt_tok.cli.printing import as_text, counted, lasted, print_facts, print_json, print_table, readable, sized
 from minigpt_tok.cli.progress import progress
 from minigpt_tok.data.corpora import Corpus, open_inputs
@@ -64,6 +73,7 @@ def train(
         Tie | None, typer.Option(help="Which of several equally frequent pairs wins.", show_default=False)
     ] = None,
     id_order: Annotated[IdOrder | None, typer.Option(help="How ids are numbered.", show_default=False)] = None,
+    text_column: TextColumn = None,
     errors: DecodingErrors = "strict",
     max_documents: MaxDocuments = None,
     max_bytes: MaxBytes = None,
@@ -103,7 +113,12 @@ def train(
     _check_output(output, overwrite)
     _warn_of_held_out_files(inputs)
     corpus = open_inputs(
-        inputs, errors=errors, max_documents=max_documents, max_bytes=max_bytes, fractions={"train": 1.0}
+        inputs,
+        text_column=text_column,
+        errors=errors,
+        max_documents=max_documents,
+        max_bytes=max_bytes,
+        fractions={"train": 1.0},
     )
     titles = {"bytes": "counting pieces", "merges": "merging"}
     with progress(titles, total_bytes=corpus.splits["train"].size_bytes) as report:
