@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from minigpt_tok.checkpoint import embed_fingerprint, verify_checkpoint
     from minigpt_tok.data.data_module import TokenDataModule
     from minigpt_tok.data.encode import encode_corpus
+    from minigpt_tok.data.hub_encoding import encode_dataset
+    from minigpt_tok.data.mixture import Mixture
     from minigpt_tok.data.stream import TokenStream
     from minigpt_tok.data.token_dataset import TokenDataset
     from minigpt_tok.errors import TokenizerMismatchError
@@ -28,6 +30,7 @@ _HOME = {
     "BitsPerByte": "measure.bits_per_byte",
     "MiniGPT": "gpt.model",
     "MiniGPTConfig": "gpt.config",
+    "Mixture": "data.mixture",
     "TokenDataModule": "data.data_module",
     "TokenDataset": "data.token_dataset",
     "TokenStream": "data.stream",
@@ -38,6 +41,7 @@ _HOME = {
     "compare_tokenizers": "measure.compare",
     "embed_fingerprint": "checkpoint",
     "encode_corpus": "data.encode",
+    "encode_dataset": "data.hub_encoding",
     "train_tokenizer": "train",
     "verify_checkpoint": "checkpoint",
 }
@@ -46,6 +50,7 @@ __all__ = [
     "BitsPerByte",
     "MiniGPT",
     "MiniGPTConfig",
+    "Mixture",
     "TokenDataModule",
     "TokenDataset",
     "TokenStream",
@@ -57,6 +62,7 @@ __all__ = [
     "compare_tokenizers",
     "embed_fingerprint",
     "encode_corpus",
+    "encode_dataset",
     "train_tokenizer",
     "verify_checkpoint",
 ]

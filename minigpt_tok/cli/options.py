@@ -12,7 +12,10 @@ from minigpt_tok.data.splits import SPLITS, canonical_split
 RecipeName = Literal["hf", "cs336", "readable", "character"]
 Errors = Literal["strict", "replace", "ignore"]
 
-CORPUS_HELP = "A corpus name (pydocs, wikitext-2, wikitext-103, tinystories), or files, folders, globs."
+CORPUS_HELP = (
+    "A corpus name (pydocs, wikitext-2, wikitext-103, tinystories), files, folders or globs of .txt, .jsonl, .parquet, .arrow "
+    "(each also .gz, .zst), or hf:NAME[/CONFIG][:SPLIT]. With a weight after each, as in wiki/:0.7 stories/:0.3, a mixture."
+)
 
 
 def size_in_bytes(text: str) -> int:
@@ -62,6 +65,31 @@ DecodingErrors = Annotated[
         "--errors", help="Where a file is not UTF-8: stop, put U+FFFD in its place, or leave it out (counted)."
     ),
 ]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The column of tables that holds the text; guessed, and said, if not given.",
+        show_default=False,
+    ),
+]
+HeldOut = Annotated[
+    int | None,
+    typer.Option(
+        metavar="K",
+        min=2,
+        help="Take every K-th document as validation, instead of dividing by a hash of each document.",
+        show_default=False,
+    ),
+]
+DocumentSeparator = Annotated[
+    str,
+    typer.Option(
+        metavar="TEXT",
+        help="What stands between documents in files of text: auto finds <|endoftext|> lines and WikiText's articles; none "
+        "takes each file as one document.",
+    ),
+]
 CheckpointFile = Annotated[
     Path, typer.Argument(metavar="CHECKPOINT", help="A checkpoint, which carries its tokenizer.", show_default=False)
 ]
@@ -79,6 +107,11 @@ BudgetText = Annotated[
 ]
 Device = Annotated[str, typer.Option(metavar="DEVICE", help="cpu, cuda, mps; auto takes the best there is.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", show_default=False)]
+
+
+def document_separator_of(text: str) -> str | None:
+    """What `open_corpus` takes as the separator."""
+    return None if text == "none" else text
 
 
 def split_name(text: str) -> str:

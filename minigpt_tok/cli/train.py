@@ -19,6 +19,7 @@ from minigpt_tok.cli.options import (
     MaxDocuments,
     Overwrite,
     RecipeName,
+    TextColumn,
     size_in_bytes,
 )
 from minigpt_tok.cli.printing import as_text, print_facts, print_json, print_table, readable
@@ -83,6 +84,7 @@ def train(
             show_default=False,
         ),
     ] = None,
+    text_column: TextColumn = None,
     errors: DecodingErrors = "strict",
     max_documents: MaxDocuments = None,
     max_bytes: MaxBytes = None,
@@ -136,7 +138,12 @@ def train(
     _check_output(output, overwrite)
     _warn_of_held_out_files(inputs)
     corpus = open_inputs(
-        inputs, errors=errors, max_documents=max_documents, max_bytes=max_bytes, fractions={"train": 1.0}
+        inputs,
+        text_column=text_column,
+        errors=errors,
+        max_documents=max_documents,
+        max_bytes=max_bytes,
+        fractions={"train": 1.0},
     )
     tokenizer = train_tokenizer(corpus, vocab_size, recipe, special or [], **switches)
     tokenizer.save(output)

@@ -74,7 +74,7 @@ def encode_corpus(
         DataError: `out_dir` has a file that is no id file; the disk is full; or workers could not run.
     """
     corpus = open_corpus(corpus)
-    separator_id = _separator_id(tokenizer, separator)
+    separator_id = find_separator(tokenizer, separator)
     if workers is not None and workers < 1:
         raise DataError(f"workers is {workers}; give at least 1, or None for all cores")
     out = Path(out_dir)
@@ -233,7 +233,8 @@ def _clear_stale(out: Path, result: dict[str, Path], tokenizer: Tokenizer, corpu
 # Separators
 
 
-def _separator_id(tokenizer: Tokenizer, separator: str | None) -> int | None:
+def find_separator(tokenizer: Tokenizer, separator: str | None) -> int | None:
+    """The id that follows each document, or `None`; `separator` as in `encode_corpus`."""
     specials = tokenizer.special_tokens
     if separator is None:
         return None

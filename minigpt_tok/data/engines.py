@@ -40,6 +40,7 @@ BATCH_BYTES = 1 << 20  # of text; a batch ends with the document that reaches it
 _INLINE_SECONDS = 1.0  # about what starting processes takes; so long it is tried here first
 _THREADED_BATCH = 2 << 20  # bytes for each core, which the compiled encoder shares among its threads
 _RESTARTS = 3  # of a pool that has worked, without a batch done in between
+_CONNECT = 10  # seconds in which a scheduler must answer
 _WAIT_FOR_WORKERS = 60  # seconds until a cluster must have one
 
 
@@ -273,7 +274,12 @@ def dask_executor(scheduler: str | None = None) -> Iterator[tuple[Executor, int]
             "the engine dask needs dask and distributed, which are not installed: pip install 'minigpt-tok[dask]'"
         ) from None
     try:
-        client = distributed.Client(scheduler, set_as_default=False)
+        if scheduler is None:
+            client = distributed.Client(
+                n_workers=cores(), threads_per_worker=1, processes=True, dashboard_address=None, set_as_default=False
+            )
+        else:
+            client = distributed.Client(scheduler, timeout=_CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise DataError(
             f"{scheduler}: no Dask scheduler answers there ({type(error).__name__}: {error}). Start one with `dask scheduler` "

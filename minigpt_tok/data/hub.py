@@ -111,7 +111,7 @@ def stream(name: str, text_column: str | None = None) -> tuple[str, dict[str | N
         else:
             loaded = builder.as_streaming_dataset()
             found = {
-                str(split): _rows(rows, _text_column(rows, text_column, f"{name}, {split}"))
+                str(split): _rows(rows, text_column_of(rows, text_column, f"{name}, {split}"))
                 for split, rows in loaded.items()
             }
     except CorpusError:
@@ -199,7 +199,7 @@ def from_dataset(source: Any, text_column: str | None, name: str) -> dict[str | 
     """The splits of a `DatasetDict`, or `None` → the rows of a single data set."""
     if isinstance(source, Mapping):
         return {split: _rows(rows, column) for split, rows, column in _splits(source, text_column, name)}
-    return {None: _rows(source, _text_column(source, text_column, name))}
+    return {None: _rows(source, text_column_of(source, text_column, name))}
 
 
 def dataset_name(source: Any) -> str:
@@ -215,10 +215,11 @@ def _splits(loaded: Mapping[str, Any], text_column: str | None, name: str) -> It
         if split is None:
             log.info("%s: the split %s is none of train, validation and test, and is left out", name, key)
             continue
-        yield split, rows, _text_column(rows, text_column, f"{name}, {key}")
+        yield split, rows, text_column_of(rows, text_column, f"{name}, {key}")
 
 
-def _text_column(rows: Any, wanted: str | None, name: str) -> str:
+def text_column_of(rows: Any, wanted: str | None, name: str) -> str:
+    """The column of a data set that holds the text; see `tables.guess_text_column`."""
     columns: list[str] = list(rows.column_names or next(iter(rows), {}))
     features: Mapping[str, Any] = rows.features or {}
     strings = [c for c in columns if getattr(features.get(c), "dtype", None) in ("string", "large_string")]

@@ -23,8 +23,8 @@ def cluster():
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch):
-    monkeypatch.setattr(engines, "BATCH_BYTES", 4_000)
-    monkeypatch.setattr(shards, "SHARD_BYTES", 40_000)
+    monkeypatch.setattr(engines, "BATCH_BYTES", 20_000)
+    monkeypatch.setattr(shards, "SHARD_BYTES", 100_000)
 
 
 TEXTS = [f"{n} some text to encode, naïvely, and {n * n} more " * (n % 40) for n in range(1, 1500)]
@@ -54,8 +54,26 @@ def test_a_cluster_gives_the_same_bytes_though_a_worker_is_killed_midway(tmp_pat
 
 
 def test_a_scheduler_that_is_not_there_is_said(monkeypatch):
+    monkeypatch.setattr(engines, "_CONNECT", 0.5)
     with (
         pytest.raises(DataError, match=r"no Dask scheduler answers there"),
         dask_executor("tcp://127.0.0.1:9"),
     ):
         pass
+
+
+def test_the_command_encodes_on_a_cluster(tmp_path, tokenizer, cluster, monkeypatch, capsys):
+    from minigpt_tok.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    tokenizer.save("t.json")
+    (tmp_path / "a.txt").write_text("\n<|endoftext|>\n".join(TEXTS))
+    for out, options in (("here", []), ("there", ["--engine", "dask", "--scheduler", cluster.scheduler_address])):
+        monkeypatch.setattr(
+            "sys.argv", ["minigpt-tok", "encode", "a.txt", "-t", "t.json", "-o", out, "--json", *options]
+        )
+        with pytest.raises(SystemExit) as exit:
+            main()
+        assert exit.value.code in (None, 0)
+    for path in (tmp_path / "here").glob("*.safetensors"):
+        assert (tmp_path / "there" / path.name).read_bytes() == path.read_bytes()
