@@ -281,7 +281,8 @@ class _Side:
         self.tokenizer = tokenizer
         self.model = tokenizer.model
         form: dict[str, Any] = json.loads(canonical_text(self.model))
-        self.pattern: str = form.get("pattern", "none")
+        self.pattern: str = form.get("pattern", "none") if self.model.pipeline is None else str(self.model.pipeline)
+        self.normalizer = str(form.get("normalizer", "none"))
         self.rank_rule: str = form.get("rank_rule", "pair")
         self.whole_piece: bool = form.get("whole_piece", False)
         self.added = {token.content: token for token in self.model.added_tokens}
@@ -362,6 +363,7 @@ def _reasons(
         reasons.append(
             f"the pre-tokenizer: {_short(first.pattern)} in {names[0]}, {_short(second.pattern)} in {names[1]}"
         )
+    compare("the normalizer", _short(first.normalizer), _short(second.normalizer))
     reasons += _added_reasons(sides, names)
     base_moved = first.model.base_ids != second.model.base_ids and set(first.model.base_ids) == set(
         second.model.base_ids

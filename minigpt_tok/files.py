@@ -58,14 +58,24 @@ def read_text(path: StrPath, *, limit: int, what: str) -> str:
     Raises:
         FormatError: the file is larger than `limit` or not UTF-8 (with the byte offset).
     """
-    with open(path, "rb") as file:
-        raw = file.read(limit + 1)
-    if len(raw) > limit:
-        raise FormatError(f"{path}: larger than {limit:,} bytes, the most that is read as {what}")
+    raw = read_bytes(path, limit=limit, what=what)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: not UTF-8 at byte {error.start:,}, so not {what}") from None
+
+
+def read_bytes(path: StrPath, *, limit: int, what: str) -> bytes:
+    """Read a file of at most `limit` bytes; `what` names it in the error. A larger one is not read at all.
+
+    Raises:
+        FormatError: the file is larger than `limit`.
+    """
+    with open(path, "rb") as file:
+        raw = file.read(limit + 1) if (size := os.fstat(file.fileno()).st_size) <= limit else b""
+    if max(size, len(raw)) > limit:
+        raise FormatError(f"{path}: larger than {limit:,} bytes, the most that is read as {what}")
+    return raw
 
 
 class MappedText:

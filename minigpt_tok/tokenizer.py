@@ -10,7 +10,7 @@ import numpy as np
 
 from minigpt_tok import formats
 from minigpt_tok.bpe import renumber
-from minigpt_tok.bpe.added import SpecialTokens
+from minigpt_tok.bpe.added import SpecialTokens, added_bytes, added_form
 from minigpt_tok.bpe.encoder import Batch, Encoder
 from minigpt_tok.bpe.explain import Explanation, explain
 from minigpt_tok.bpe.fast import make_decoder, make_encoder
@@ -33,10 +33,17 @@ class Tokenizer:
     can be pickled; `encode` is a function of text and tokenizer alone.
     """
 
-    def __init__(self, model: BPEModel, training: Training | None = None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        model: BPEModel,
+        training: Training | None = None,
+        name: str | None = None,
+        carried: formats.Carried | None = None,
+    ) -> None:
         self._model = model
         self._training = training
         self._name = name
+        self._carried = carried or formats.Carried()
 
     # What it is
 
@@ -51,14 +58,19 @@ class Tokenizer:
         return self._training
 
     @property
+    def name(self) -> str | None:
+        """Where it is from, if that says more than a path: `hf:NAME@COMMIT` for one from the hub."""
+        return self._name
+
+    @property
     def unit(self) -> str:
         """`byte` or `character`: what a base token is."""
         return self._model.unit
 
     @property
     def pattern(self) -> str:
-        """The pre-tokenizer: a named pattern, or a regular expression."""
-        return self._model.pattern
+        """The pre-tokenizer: a named pattern, a regular expression, or the steps of a pipeline in words."""
+        return self._model.pattern if self._model.pipeline is None else str(self._model.pipeline)
 
     @property
     def vocab_size(self) -> int:
@@ -108,7 +120,8 @@ class Tokenizer:
     def _raw(self) -> tuple[bytes | None, ...]:
         raw = list(self._model.tokens)
         for token in self._model.added_tokens:
-            raw[token.id] = token.content.encode("utf-8")
+            if raw[token.id] is None:  # else it is a token of plain text, too
+                raw[token.id] = added_bytes(token, self._model.normalizer)
         return tuple(raw)
 
     def token_bytes(self, id: SupportsIndex) -> bytes:
@@ -155,13 +168,13 @@ class Tokenizer:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_model": self._model, "_training": self._training, "_name": self._name}
+        return {"_model": self._model, "_training": self._training, "_name": self._name, "_carried": self._carried}
 
     # Text to ids
 
     @cached_property
     def _encoder(self) -> Encoder:
-        encoder = make_encoder(self._model)
+        encoder = make_encoder(self._model, (self._carried.before, self._carried.after))
         # A subclass may have an `encode` of its own, which must not be hidden.
         if type(self).encode is Tokenizer.encode and (shortcut := encoder.shortcut()) is not None:
             # From the second call on, `encode` is this built-in function itself: for a short text, the two calls of Python
@@ -174,7 +187,12 @@ class Tokenizer:
         return make_decoder(self._raw)
 
     def encode(
-        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> list[int]:
         """The ids of a text.
 
@@ -183,66 +201,133 @@ class Tokenizer:
             allowed_special: special tokens (a set, or `"all"`) that become their id where they stand in the text.
             disallowed_special: of the others, those (a set, or `"all"`) that raise; the rest are plain text. So a
                 page that mentions `<|endoftext|>` never becomes a boundary unless that is asked for.
+            add_special_tokens: put the ids around those of the text that the tokenizer's file asks for (its
+                post-processor): a begin and an end of sequence, say. Most tokenizers have none.
 
         Raises:
             TokenizerError: a disallowed special, a lone surrogate, or characters that a character tokenizer lacks.
         """
-        return self._encoder.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+        return self._encoder.encode(
+            text,
+            allowed_special=allowed_special,
+            disallowed_special=disallowed_special,
+            add_special_tokens=add_special_tokens,
+        )
 
     def encode_to_numpy(
-        self, text: str | Buffer, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        text: str | Buffer,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> np.ndarray:
         """As `encode`, into an array `(n_tokens,)` of `dtype`. Takes UTF-8 in memory too: `bytes`, a mapped file."""
         return self._encoder.encode_to_numpy(
             text if isinstance(text, str) else memoryview(text),
             allowed_special=allowed_special,
             disallowed_special=disallowed_special,
+            add_special_tokens=add_special_tokens,
         )
 
     def encode_batch(
-        self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> list[list[int]]:
         """The ids of each text, as `encode` gives them one by one; by all cores where it is worth it."""
         return self._encoder.encode_batch(
-            _checked_list(texts), allowed_special=allowed_special, disallowed_special=disallowed_special
+            _checked_list(texts),
+            allowed_special=allowed_special,
+            disallowed_special=disallowed_special,
+            add_special_tokens=add_special_tokens,
         )
 
     def encode_batch_to_numpy(
-        self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> Batch:
         """As `encode_batch`, flat: ids `(n_tokens,)` of `dtype`, offsets int64 `(n_texts + 1,)`, from 0."""
         return self._encoder.encode_batch_to_numpy(
-            _checked_list(texts), allowed_special=allowed_special, disallowed_special=disallowed_special
+            _checked_list(texts),
+            allowed_special=allowed_special,
+            disallowed_special=disallowed_special,
+            add_special_tokens=add_special_tokens,
         )
 
     def encode_iter(
-        self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> Iterator[int]:
         """The ids of the joined texts, one by one: lines of a file, say, give the ids of the whole file.
 
         Memory is bounded by the longest stretch of text without a place where the pattern is certain to cut.
         """
         return self._encoder.encode_iter(
-            _checked_batch(texts), allowed_special=allowed_special, disallowed_special=disallowed_special
+            _checked_batch(texts),
+            allowed_special=allowed_special,
+            disallowed_special=disallowed_special,
+            add_special_tokens=add_special_tokens,
         )
 
     def encode_with_offsets(
-        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids and, for each, (start, end) in characters of the text; part of a character counts as the whole."""
         return self._encoder.encode_with_offsets(
-            _checked(text), allowed_special=allowed_special, disallowed_special=disallowed_special
+            _checked(text),
+            allowed_special=allowed_special,
+            disallowed_special=disallowed_special,
+            add_special_tokens=add_special_tokens,
         )
 
-    def count(self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()) -> int:
+    def count(
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
+    ) -> int:
         """How many ids `encode` gives."""
-        return self._encoder.count(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+        return self._encoder.count(
+            text,
+            allowed_special=allowed_special,
+            disallowed_special=disallowed_special,
+            add_special_tokens=add_special_tokens,
+        )
 
     def tokens(
-        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> list[str]:
         """The tokens of a text as a person would read them; bytes that are no character alone show as `\\xe6`."""
-        ids = self.encode(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+        ids = self.encode(
+            text,
+            allowed_special=allowed_special,
+            disallowed_special=disallowed_special,
+            add_special_tokens=add_special_tokens,
+        )
         return [self._raw_of(id).decode("utf-8", "backslashreplace") for id in ids]
 
     def explain(self, text: str) -> Explanation:
@@ -281,12 +366,26 @@ class Tokenizer:
         return [id for id in plain if id not in special]
 
     def decode(self, ids: Ids, *, skip_special: bool = False, errors: str = "replace") -> str:
-        """The text of ids: their bytes joined, then decoded as UTF-8 once. `errors` as in `bytes.decode`."""
+        """The text of ids: their bytes joined, then decoded as UTF-8 once. `errors` as in `bytes.decode`.
+
+        A tokenizer from a file that asks for more (the steps of its decoder) does that, too.
+        """
         plain = self._plain_ids(ids, skip_special)
+        if self._carried.decode is not None:
+            return self._carried.decode([self._spelled(id) for id in plain], errors)
         text = self._decoder.decode(plain, errors)
         if isinstance(text, int):
             self._raw_of(plain[text])
         return text  # type: ignore[no-any-return]
+
+    def _spelled(self, id: SupportsIndex) -> str:
+        """A token as a `tokenizer.json` spells it, which a decoder's steps look at."""
+        self._raw_of(id)
+        token = self._model.tokens[id.__index__()]
+        if token is not None:
+            return formats.hf_json.printable(token)
+        added = next(token for token in self._model.added_tokens if token.id == id.__index__())
+        return added_form(added, self._model.normalizer)
 
     def stream_decoder(self, *, skip_special: bool = False, errors: str = "replace") -> "StreamDecoder":
         """Decodes ids as they come, never showing part of a character."""
@@ -304,11 +403,12 @@ class Tokenizer:
         training = self._training
         if training is not None:
             training = training.truncated(len(model.merges), vocab_size)
-        return Tokenizer(model, training)
+        return Tokenizer(model, training, carried=self._carried.renumbered(self._model, model))
 
     def with_id_order(self, order: IdOrder) -> "Tokenizer":
         """The same pieces under other ids: `specials_first`, `bytes_first` or `specials_last`. A new fingerprint."""
-        return Tokenizer(renumber.with_id_order(self._model, order), self._training)
+        model = renumber.with_id_order(self._model, order)
+        return Tokenizer(model, self._training, carried=self._carried.renumbered(self._model, model))
 
     def with_special_tokens(self, special_tokens: Sequence[str]) -> "Tokenizer":
         """The same with more special tokens, at the end of the vocabulary. A new fingerprint.
@@ -316,7 +416,8 @@ class Tokenizer:
         Raises:
             TokenizerError: a token that cannot be a special, or is one already.
         """
-        return Tokenizer(renumber.with_special_tokens(self._model, tuple(special_tokens)), self._training)
+        model = renumber.with_special_tokens(self._model, tuple(special_tokens))
+        return Tokenizer(model, self._training, carried=self._carried)
 
     # Files
 
@@ -325,20 +426,35 @@ class Tokenizer:
 
         Carries the fingerprint (checked when it is loaded) and the training record.
         """
-        formats.save(path, self._model, self._training, self.fingerprint)
+        formats.save(path, self._model, self._training, self.fingerprint, self._carried)
 
     def to_json(self) -> str:
         """The text that `save` writes."""
-        return formats.to_json(self._model, self._training, self.fingerprint)
+        return formats.to_json(self._model, self._training, self.fingerprint, self._carried)
 
     @classmethod
-    def load(cls, path: StrPath) -> "Tokenizer":
-        """Read a tokenizer file of any known format, recognised by what is in it.
+    def load(
+        cls,
+        path: StrPath,
+        *,
+        pattern: str | None = None,
+        special_tokens: Mapping[str, int | None] | None = None,
+    ) -> "Tokenizer":
+        """Read a tokenizer of any known format, recognised by what is in it: a file, or a folder that holds one.
+
+        Args:
+            path: the file or folder; of a format of two files either of them. `hf:NAME` or `hf:NAME@REVISION` is a
+                repository on the Hugging Face hub, of which the tokenizer's files are fetched; `name` has the commit.
+            pattern: the pre-tokenizer, for formats that do not name theirs: ranks, and vocabulary with merges (`gpt2`
+                unless given). Ranks of a published file need none: they are known.
+            special_tokens: likewise special token → id, or `None` for its id where the file has the token.
 
         Raises:
             FormatError: it is of no known format, damaged, or edited since it was saved.
+            TokenizerError: pattern or special tokens for a format that names its own.
+            FileNotFoundError: there is no such file.
         """
-        return cls._from_loaded(formats.load(path))
+        return cls._from_loaded(formats.load(path, pattern=pattern, special_tokens=special_tokens))
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
@@ -347,7 +463,7 @@ class Tokenizer:
 
     @classmethod
     def _from_loaded(cls, loaded: formats.Loaded) -> "Tokenizer":
-        tokenizer = cls(loaded.model, loaded.training, loaded.name)
+        tokenizer = cls(loaded.model, loaded.training, loaded.name, loaded.carried)
         if loaded.fingerprint is not None:  # else a second or two for the largest files, spent when it is asked for
             formats.check_fingerprint(loaded, tokenizer.fingerprint)
         return tokenizer
@@ -372,9 +488,12 @@ class Tokenizer:
         return formats.cs336.from_model(self._model)
 
     @classmethod
-    def from_gpt2(cls, vocab_json: StrPath, merges_txt: StrPath) -> "Tokenizer":
-        """From GPT-2's two files, `vocab.json` or `encoder.json`, and `merges.txt` or `vocab.bpe`."""
-        return cls(formats.gpt2.load(vocab_json, merges_txt))
+    def from_gpt2(cls, vocab_json: StrPath, merges_txt: StrPath, special_tokens: Iterable[str] = ()) -> "Tokenizer":
+        """From GPT-2's two files, `vocab.json` or `encoder.json`, and `merges.txt` or `vocab.bpe`.
+
+        `<|endoftext|>` in the vocabulary becomes a special token, as do the entries that are named.
+        """
+        return cls(formats.gpt2.load(vocab_json, merges_txt, special_tokens))
 
     def to_gpt2(self, folder: StrPath) -> None:
         """Write `vocab.json` and `merges.txt` into a folder."""
@@ -387,7 +506,7 @@ class Tokenizer:
 
     def to_hf_json(self, path: StrPath) -> None:
         """Write a `tokenizer.json` that Hugging Face's `tokenizers` loads, with the same ids."""
-        formats.hf_json.save(path, self._model, self._training, self.fingerprint)
+        formats.hf_json.save(path, self._model, self._training, self.fingerprint, self._carried)
 
     @classmethod
     def from_tiktoken(
@@ -400,6 +519,19 @@ class Tokenizer:
         """Write a `.tiktoken` file of ranks (without pattern and specials, which the form cannot hold)."""
         formats.tiktoken.save(path, self._model)
 
+    def to_transformers(self) -> Any:
+        """A `PreTrainedTokenizerFast` of the transformers library, with the same ids.
+
+        `<|endoftext|>` (or whatever a published tokenizer has in its place) is its `bos_token`, `eos_token` and, where
+        there is no `<|pad|>`, its `pad_token`. It matches special tokens in text, as `allowed_special="all"` does here;
+        pass it `split_special_tokens=True` for the default here. Characters that a character tokenizer lacks are dropped.
+
+        Raises:
+            MissingDependencyError: transformers is not installed.
+            FormatError: `tokenizer.json` cannot hold this tokenizer.
+        """
+        return formats.transformers.fast_tokenizer(self._model, self._training, self.fingerprint, self._carried)
+
 
 class StreamDecoder:
     """Feed it ids, get text; bytes of an incomplete character are held back until it is complete."""
@@ -407,16 +539,26 @@ class StreamDecoder:
     def __init__(self, tokenizer: Tokenizer, *, skip_special: bool = False, errors: str = "replace") -> None:
         self._tokenizer = tokenizer
         self._skip_special = skip_special
+        self._errors = errors
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
+        # Steps of a decoder may look at the whole text: then it comes at the end.
+        self._held: list[SupportsIndex] | None = [] if tokenizer._carried.decode is not None else None
 
     def feed(self, ids: Ids | SupportsIndex) -> str:
         """The text that one id or several complete; may be empty."""
         if hasattr(ids, "__index__") and not getattr(ids, "shape", ()):
             ids = [ids]  # type: ignore[list-item]
+        if self._held is not None:
+            self._held += list(ids)  # type: ignore[arg-type]
+            return ""
         return self._decoder.decode(self._tokenizer.decode_bytes(ids, skip_special=self._skip_special))  # type: ignore[arg-type]
 
     def finish(self) -> str:
         """What is left: an incomplete character, by the rule for errors. The decoder may be used again."""
+        if self._held is not None:
+            text = self._tokenizer.decode(self._held, skip_special=self._skip_special, errors=self._errors)
+            self._held = []
+            return text
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return rest

@@ -1,6 +1,8 @@
 """What every test may use: the data beside the project, where it is there."""
 
 import os
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,32 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the test data: set MINIGPT_TOK_SHARED or lay it at {_shared_folder()}")
     return folder
+
+
+_SCRIPTS = (
+    "abcdefKksSſK'’`\"xyzABCÀÉßüσςΣ 0123456789²½٣ \t\n\r\n  \u2028\u00a0\u3000\u200b\u200d.,!?-_/\\|()[]{}<>@#$%^&*+=~…"
+    "。，、।۔،日本語漢字かなカナ한국어สวัสดีनमस्तेمرحباéè\u0301\u0308\u0345ǅʰªⅧ一龥𐐀𝒜😀😁👍🏽🌍𠀀\U0001e900\U000e0100"
+    "\U00011de1\ufdd0\U0010ffff\u0378\u105d2\U000105d2"
+)
+_RANGES = ((0x20, 0x3000), (0x3000, 0xD800), (0xE000, 0x10000), (0x10000, 0x20000), (0x20000, 0x110000))
+
+
+def unlike_texts(seed: int, count: int) -> Iterator[str]:
+    """Random short texts: of many scripts, of what patterns are made for, of any characters; the same for a seed."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        kind = rng.random()
+        if kind < 0.5:
+            yield "".join(rng.choice(_SCRIPTS) for _ in range(rng.randint(0, 40)))
+        elif kind < 0.7:
+            yield "".join(rng.choice("ab'sll \n1x\r ") for _ in range(rng.randint(0, 30)))
+        elif kind < 0.9:
+            yield "".join(chr(rng.randrange(*rng.choice(_RANGES))) for _ in range(rng.randint(1, 25)))
+        else:
+            texts = ["don't I'M WE'LL he'S  x\n\n  y  ", "a\n  ", "123456 7890\t\n", "  \n \n"]
+            yield rng.choice(texts) * rng.randint(1, 3)
+
+
+@pytest.fixture(scope="session", name="unlike_texts")
+def _unlike_texts():
+    return unlike_texts

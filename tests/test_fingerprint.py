@@ -9,6 +9,8 @@ from dataclasses import fields, replace
 import pytest
 
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
+from minigpt_tok.bpe.normalize import Lowercase, Normalizer, Prepend, UnicodeForm
+from minigpt_tok.bpe.pipeline import ByteLevel, Pipeline, Split
 from minigpt_tok.bpe.recipes import get_recipe
 from minigpt_tok.bpe.trainer import train_model
 from minigpt_tok.fingerprint import FINGERPRINT_VERSION, canonical_text, fingerprint
@@ -119,6 +121,8 @@ def variants():
     yield "not special", replace(model, added_tokens=(replace(special, special=False),)), False
     yield "normalized, without a normalizer", replace(model, added_tokens=(replace(special, normalized=True),)), True
     yield "whole pieces, all reachable", replace(model, whole_piece=True), True
+    yield "a normalizer", replace(model, normalizer=Normalizer((UnicodeForm("NFC"),))), False
+    yield "a pipeline", replace(model, pattern="none", pipeline=Pipeline((ByteLevel(True, True),))), False
     expression = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
     yield "the pattern spelled out", replace(model, pattern=expression), True
 
@@ -128,6 +132,46 @@ def variants():
 )
 def test_one_difference_in_meaning_is_another_value(what, model, same):
     assert (fingerprint(model) == fingerprint(trained(min_frequency=1))) is same
+
+
+def with_tokens(*tokens):
+    model = trained(min_frequency=1, specials=())
+    added = tuple(replace(token, id=model.vocab_size + n) for n, token in enumerate(tokens))
+    return replace(model, tokens=model.tokens + (None,) * len(added), added_tokens=added)
+
+
+def test_when_a_token_is_looked_for_counts_only_where_it_decides_something():
+    first, second = AddedToken(content="abc", id=0), AddedToken(content="cd", id=0)
+    apart = AddedToken(content="xy", id=0)
+
+    def same(one, other):
+        late = replace(other, normalized=True)
+        return fingerprint(with_tokens(one, other)) == fingerprint(with_tokens(one, late))
+
+    assert same(first, apart)
+    assert not same(first, second)
+    assert not same(second, first)
+    assert not same(first, AddedToken(content="b", id=0))
+    assert not same(first, replace(apart, single_word=True))
+    lower = Normalizer((Lowercase(),))
+    alone = with_tokens(apart)
+    late = replace(alone, added_tokens=tuple(replace(token, normalized=True) for token in alone.added_tokens))
+    assert fingerprint(alone) == fingerprint(late)
+    assert fingerprint(replace(alone, normalizer=lower)) != fingerprint(replace(late, normalizer=lower))
+
+
+def test_steps_are_written_as_the_docs_say():
+    model = replace(
+        trained(min_frequency=1, specials=()),
+        pattern="none",
+        normalizer=Normalizer((UnicodeForm("NFC"), Prepend("_"))),
+        pipeline=Pipeline((Split("x", False, "Isolated", False), ByteLevel(False, True))),
+    )
+    assert canonical_text(model).endswith(
+        ',"whole_piece":false,"pipeline":[{"type":"Split","pattern":{"String":"x"},"behavior":"Isolated","invert":false},'
+        '{"type":"ByteLevel","add_prefix_space":false,"use_regex":true}],'
+        '"normalizer":[{"type":"NFC"},{"type":"Prepend","prepend":"_"}]}'
+    )
 
 
 def test_the_whole_piece_rule_counts_where_a_token_needs_it():
@@ -148,7 +192,8 @@ def test_a_merge_that_a_later_one_of_the_same_pair_replaces_does_not_count():
 def test_every_field_of_the_model_has_a_say():
     """A field that is added to the model must be thought of here."""
     assert [field.name for field in fields(BPEModel)] == [
-        *("unit", "tokens", "merges", "merge_results", "rank_rule", "whole_piece", "pattern", "added_tokens")
+        *("unit", "tokens", "merges", "merge_results", "rank_rule", "whole_piece", "pattern", "added_tokens"),
+        *("normalizer", "pipeline"),
     ]
     assert [field.name for field in fields(AddedToken)] == [
         *("content", "id", "special", "lstrip", "rstrip", "single_word", "normalized")

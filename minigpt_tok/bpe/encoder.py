@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigpt_tok.bpe.added import AddedTokens, Matcher, SpecialTokens
-from minigpt_tok.bpe.model import AddedToken, BPEModel
+from minigpt_tok.bpe.model import CHARACTER_TO_BYTE, AddedToken, BPEModel
+from minigpt_tok.bpe.normalize import Span, from_printable
+from minigpt_tok.bpe.pipeline import Pipeline
 from minigpt_tok.bpe.pretokenize import PreTokenizer, get_pretokenizer
 from minigpt_tok.bpe.reference import merge_by_rank
 from minigpt_tok.errors import TokenizerError
@@ -21,6 +23,7 @@ from minigpt_tok.errors import TokenizerError
 CACHED_PIECES = 1 << 17  # at most; then the cache starts anew. About 200 bytes each.
 LONG_PIECE = 256  # units; a longer piece is not worth a place in the cache as a whole
 CUTS_TRIED = 16  # the last ones in a text, before more text is waited for
+MARKS_LOOKED_AT = 64  # characters after a cut that may join the first of them
 LARGEST_TABLE = 4096  # units that stand in tokens: 16 MB to look any two of them up at once
 STRETCH = 1 << 20  # characters that are cut into pieces at a time, where the pattern is certain to cut
 
@@ -57,15 +60,25 @@ class Batch(NamedTuple):
 
 
 Encode = Callable[..., list[int]]
+Around = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Encoder:
-    """Encodes with one model. A function of text and model alone: the caches never change a result."""
+    """Encodes with one model. A function of text and model alone: the caches never change a result.
 
-    def __init__(self, model: BPEModel) -> None:
+    `around` are the ids that go before and after those of a text where special tokens are asked for.
+    """
+
+    def __init__(self, model: BPEModel, around: Around = ((), ())) -> None:
         self.model = model
+        self.before, self.after = map(list, around)
         self.pretokenizer: PreTokenizer = get_pretokenizer(model.pattern)
-        self.added = AddedTokens(model.added_tokens)
+        self.normalizer = model.normalizer
+        self.pipeline = model.pipeline
+        self.added = AddedTokens(model.added_tokens, model.normalizer)
+        # Else the pieces are spelled in printable characters, and may be parts of a character.
+        printable = self.normalizer is not None and self.normalizer.gives_printable
+        self._pieces_are_text = not printable and (self.pipeline is None or self.pipeline.gives_text)
 
     # Made when they are first needed: they refer back to the encoder, which then lives until the next garbage collection.
     @cached_property
@@ -86,40 +99,80 @@ class Encoder:
         return None
 
     def encode(
-        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> list[int]:
         """Ids of `text`; see `Tokenizer.encode`."""
-        return self._encode(text, self._matcher(text, allowed_special, disallowed_special))
+        ids = self._encode(text, self._matcher(text, allowed_special, disallowed_special))
+        return [*self.before, *ids, *self.after] if add_special_tokens else ids
 
     def encode_to_numpy(
-        self, text: str | memoryview, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        text: str | memoryview,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> np.ndarray:
         """Ids of `text`, or of UTF-8 in memory; see `Tokenizer.encode_to_numpy`."""
         if isinstance(text, memoryview) and not text.c_contiguous:
             text = memoryview(text.tobytes())
         if not isinstance(text, str) and (allowed_special or disallowed_special or self.added.matcher()):
-            text = _from_utf8(text)  # added tokens are looked for in characters
-        return self._encode_to_numpy(text, self._matcher(text, allowed_special, disallowed_special))
+            text = from_utf8(text)  # added tokens are looked for in characters
+        ids = self._encode_to_numpy(text, self._matcher(text, allowed_special, disallowed_special))
+        return self._with_around([ids]) if add_special_tokens else ids
 
-    def count(self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()) -> int:
+    def count(
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
+    ) -> int:
         """Number of ids of `text`."""
-        return self._count(text, self._matcher(text, allowed_special, disallowed_special))
+        count = self._count(text, self._matcher(text, allowed_special, disallowed_special))
+        return count + len(self.before) + len(self.after) if add_special_tokens else count
 
     def encode_batch(
-        self, texts: list[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        texts: list[str],
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> list[list[int]]:
         """Ids of each text; see `Tokenizer.encode_batch`."""
         for text in texts if disallowed_special else ():
             self._matcher(text, allowed_special, disallowed_special)
-        return self._encode_batch(texts, self.added.matcher(allowed_special))
+        many = self._encode_batch(texts, self.added.matcher(allowed_special))
+        return [[*self.before, *ids, *self.after] for ids in many] if add_special_tokens else many
 
     def encode_batch_to_numpy(
-        self, texts: list[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        texts: list[str],
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> Batch:
         """Ids of each text, flat; see `Tokenizer.encode_batch_to_numpy`."""
         for text in texts if disallowed_special else ():
             self._matcher(text, allowed_special, disallowed_special)
-        return Batch(*self._encode_batch_to_numpy(texts, self.added.matcher(allowed_special)))
+        ids, offsets = self._encode_batch_to_numpy(texts, self.added.matcher(allowed_special))
+        if not add_special_tokens or not texts:
+            return Batch(ids, offsets)
+        more = len(self.before) + len(self.after)
+        each = [ids[start:end] for start, end in pairwise(offsets.tolist())]
+        return Batch(self._with_around(each), offsets + more * np.arange(len(offsets)))
+
+    def _with_around(self, many: list[np.ndarray]) -> np.ndarray:
+        before, after = (np.array(ids, dtype=self.dtype) for ids in (self.before, self.after))
+        return np.concatenate([part for ids in many for part in (before, ids, after)])
 
     def _matcher(
         self, text: str | memoryview, allowed_special: SpecialTokens, disallowed_special: SpecialTokens
@@ -136,7 +189,7 @@ class Encoder:
     # What the core has a faster way for.
 
     def _encode_to_numpy(self, text: str | memoryview, matcher: Matcher) -> np.ndarray:
-        return np.array(self._encode(_from_utf8(text), matcher), dtype=self.dtype)
+        return np.array(self._encode(from_utf8(text), matcher), dtype=self.dtype)
 
     def _count(self, text: str, matcher: Matcher) -> int:
         return len(self._encode(text, matcher))
@@ -161,20 +214,39 @@ class Encoder:
     def _encode(self, text: str, matcher: Matcher, *, offset: int = 0) -> list[int]:
         ids: list[int] = []
         try:
-            for _, segment in matcher.split(text):
-                if isinstance(segment, AddedToken):
-                    ids.append(segment.id)
+            if self.pipeline is not None and self.pipeline.needs_spans:
+                return self._encode_with_spans(text, matcher)[0]
+            for part in matcher.parts(text):
+                if isinstance(part, AddedToken):
+                    ids.append(part.id)
                     continue
-                for stretch in stretches(segment, self.pretokenizer):
-                    ids.extend(chain.from_iterable(map(self._pieces.__getitem__, self.pretokenizer.pieces(stretch))))
+                for pieces in self._cut_text(part):
+                    ids.extend(chain.from_iterable(map(self._pieces.__getitem__, pieces)))
         except (UnicodeEncodeError, KeyError):
             raise self._complaint(text, offset) from None
         return ids
 
+    def _cut_text(self, part: str) -> Iterator[Sequence[str | bytes]]:
+        """The pieces of normalized text without added tokens, some at a time."""
+        if self._pieces_are_text and self.pipeline is None:
+            yield from (self.pretokenizer.pieces(stretch) for stretch in stretches(part, self.pretokenizer))
+        elif self._pieces_are_text and self.pipeline is not None:
+            yield self.pipeline.pieces(part, as_text=True)
+        else:
+            pipeline = self.pipeline or Pipeline(())
+            yield [from_printable(piece) for piece in pipeline.pieces(part, as_text=False)]
+
     def encode_iter(
-        self, texts: Iterable[str], *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
     ) -> Iterator[int]:
         """Ids of the joined texts, one by one; memory is that of the longest stretch that cannot be cut."""
+        if add_special_tokens:
+            yield from self.before
         matcher = self.added.matcher(allowed_special)
         others = [self.added.specials] if disallowed_special else []
         done = 0  # characters encoded
@@ -201,9 +273,13 @@ class Encoder:
         rest = "".join(held)
         self.added.refuse(rest, allowed_special, disallowed_special, offset=done)
         yield from self._encode(rest, matcher, offset=done)
+        if add_special_tokens:
+            yield from self.after
 
     def _safe_cut(self, text: str, matcher: Matcher, others: list[Matcher]) -> int:
         """Where `text` can be cut, whatever follows it, without a change of ids; 0 if nowhere."""
+        if self.pipeline is not None or not self._pieces_are_text or matcher.finds_normalized:
+            return 0
         matchers = [matcher, *others]
         limit = len(text) - max(each.reach for each in matchers)  # beyond it, a token may still be growing
         if limit <= 0:
@@ -215,69 +291,136 @@ class Encoder:
             if cut == 0:
                 break
             across = [start for start, end in spans if start < cut < end]
-            if not across and matcher.can_end_before_token(text[:cut]):
+            if not across and matcher.can_end_before_token(text[:cut]) and self._normalizes_apart(text, cut):
                 return cut
             bound = min([cut - 1, *across])
         if others or matcher.looks_around:
             return 0
         return max((end for _, end in spans if end <= limit), default=0)
 
+    def _normalizes_apart(self, text: str, cut: int) -> bool:
+        """Whether both sides of a cut can be normalized by themselves, and the cut is still certain then."""
+        if self.normalizer is None:
+            return True
+        if not self.normalizer.local or not text[cut].isascii():
+            return False
+        before, after = self.normalizer(text[:cut]), self.normalizer(text[cut : cut + MARKS_LOOKED_AT])
+        return bool(before) and bool(after) and self.pretokenizer.is_certain_cut(before[-1], after[0])
+
     def encode_with_offsets(
-        self, text: str, *, allowed_special: SpecialTokens = (), disallowed_special: SpecialTokens = ()
-    ) -> tuple[list[int], list[tuple[int, int]]]:
-        """Ids, and for each the (start, end) in characters of the text that it covers, partly covered ones included."""
-        ids: list[int] = []
-        spans: list[tuple[int, int]] = []
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialTokens = (),
+        disallowed_special: SpecialTokens = (),
+        add_special_tokens: bool = False,
+    ) -> tuple[list[int], list[Span]]:
+        """Ids, and for each the (start, end) in characters of the text that it covers, partly covered ones included.
+
+        Ids that go around the text cover nothing: (0, 0).
+        """
         self.added.refuse(text, allowed_special, disallowed_special)
-        matcher = self.added.matcher(allowed_special)
         try:
-            for start, end, token_or_text in _with_ends(matcher, text):
-                if isinstance(token_or_text, AddedToken):
-                    ids.append(token_or_text.id)
-                    spans.append((start, end))
-                    continue
-                segment_ids, segment_spans = self._segment_spans(token_or_text, start)
-                ids += segment_ids
-                spans += segment_spans
+            ids, spans = self._encode_with_spans(text, self.added.matcher(allowed_special))
         except (ValueError, KeyError):
             raise self._complaint(text) from None
+        if not add_special_tokens:
+            return ids, spans
+        nothing = [(0, 0)]
+        spans = [*(nothing * len(self.before)), *spans, *(nothing * len(self.after))]
+        return [*self.before, *ids, *self.after], spans
+
+    def _encode_with_spans(self, text: str, matcher: Matcher) -> tuple[list[int], list[Span]]:
+        ids: list[int] = []
+        spans: list[Span] = []
+        for (start, end), part in matcher.parts_with_spans(text):
+            if isinstance(part, AddedToken):
+                ids.append(part.id)
+                spans.append((start, end))
+                continue
+            segment, owners = part
+            if owners is None and self.pipeline is None:
+                segment_ids, segment_spans = self._segment_spans(segment, start)
+            else:
+                owners = owners or [(place, place + 1) for place in range(start, end)]
+                segment_ids, segment_spans = self._owned_spans(segment, owners)
+            ids += segment_ids
+            spans += segment_spans
         return ids, spans
 
-    def _segment_spans(self, segment: str, start: int) -> tuple[list[int], list[tuple[int, int]]]:
+    def _segment_spans(self, segment: str, start: int) -> tuple[list[int], list[Span]]:
         """Ids and spans of plain text that begins at character `start`."""
+        return self._owned_spans(segment, [(start + place, start + place + 1) for place in range(len(segment))])
+
+    def _owned_spans(self, segment: str, owners: list[Span]) -> tuple[list[int], list[Span]]:
+        """Ids and spans of text whose characters stand for the spans `owners`."""
         ids: list[int] = []
-        spans: list[tuple[int, int]] = []
-        for piece in self.pretokenizer.pieces(segment):
+        spans: list[Span] = []
+        for piece, units in self._cut_with_spans(segment, owners):
             piece_ids = self._pieces[piece]
             ids += piece_ids
-            # The character of every byte of the piece, of those bytes that the vocabulary has.
-            owner = [
-                start + place
-                for place, character in enumerate(piece)
-                for byte in character.encode("utf-8")
-                if self.model.unit == "character" or self._base_id_of_byte[byte] is not None
-            ]
-            ends = accumulate(self._lengths[id] for id in piece_ids)
             done = 0
-            for end in ends:
-                spans.append((owner[done], owner[end - 1] + 1))
+            for end in accumulate(self._lengths[id] for id in piece_ids):
+                spans.append((units[done][0], units[end - 1][1]))
                 done = end
-            start += len(piece)
         return ids, spans
+
+    def _cut_with_spans(self, segment: str, owners: list[Span]) -> Iterator[tuple[str | bytes, list[Span]]]:
+        """The pieces, and the span of every unit (byte, or character) of each that the vocabulary has."""
+        if not self._pieces_are_text:
+            pipeline = self.pipeline or Pipeline(())
+            for spelled, spans in pipeline.pieces_with_spans(segment, owners, as_text=False):
+                of_bytes = zip(map(CHARACTER_TO_BYTE.get, spelled), spans, strict=True)
+                known = [(byte, span) for byte, span in of_bytes if byte is not None]
+                kept = [span for byte, span in known if self._base_id_of_byte[byte] is not None]
+                yield bytes(byte for byte, _ in known), kept
+            return
+        if self.pipeline is not None:
+            pieces = self.pipeline.pieces_with_spans(segment, owners, as_text=True)
+        else:
+            done = 0
+            pieces = []
+            for piece in self.pretokenizer.pieces(segment):
+                pieces.append((piece, owners[done : done + len(piece)]))
+                done += len(piece)
+        for piece, spans in pieces:
+            if self.model.unit == "character":
+                yield piece, spans
+                continue
+            yield (
+                piece,
+                [
+                    span
+                    for character, span in zip(piece, spans, strict=True)
+                    for byte in character.encode("utf-8")
+                    if self._base_id_of_byte[byte] is not None
+                ],
+            )
+
+    def explained_cuts(self, text: str) -> list[tuple[str | bytes, str]]:
+        """The pieces of a text without added tokens, each with a few words on what cut it."""
+        normal = text if self.normalizer is None else self.normalizer(text)
+        if self._pieces_are_text and self.pipeline is None:
+            return list(self.pretokenizer.explain(normal))
+        by = str(self.pipeline) if self.pipeline is not None else "the whole text"
+        if self.pipeline is not None and self.pipeline.needs_spans:
+            owners = [(place, place + 1) for place in range(len(normal))]
+            return [(piece, by) for piece, _ in self._cut_with_spans(normal, owners)]
+        return [(piece, by) for pieces in self._cut_text(normal) for piece in pieces]
 
     @cached_property
     def _lengths(self) -> list[int]:
         """Bytes of every id."""
         return [len(token) if token is not None else 0 for token in self.model.tokens]
 
-    def explain_piece(self, piece: str) -> tuple[list[int], list[Step]]:
+    def explain_piece(self, piece: str | bytes) -> tuple[list[int], list[Step]]:
         """The base ids of a piece, and the merges that follow, one by one (none where it is taken whole)."""
-        if self.model.whole_piece and (whole := self.model.id_of.get(piece.encode("utf-8"))) is not None:
+        if self.model.whole_piece and (whole := self.model.id_of.get(_as_bytes(piece))) is not None:
             return [whole], []
         try:
             base = self._base_ids(self._units(piece))
         except KeyError:
-            raise self._complaint(piece) from None
+            raise self._complaint(str(piece)) from None
         ids = base
         steps: list[Step] = []
         while True:
@@ -293,12 +436,11 @@ class Encoder:
             steps.append(Step(rank, ids[place], ids[place + 1], step))
             ids = step
 
-    def _units(self, piece: str) -> str | bytes:
-        return piece if self.model.unit == "character" else piece.encode("utf-8")
+    def _units(self, piece: str | bytes) -> str | bytes:
+        return piece if self.model.unit == "character" else _as_bytes(piece)
 
     def _encode_piece(self, piece: str | bytes) -> list[int]:
-        assert isinstance(piece, str)  # the cache of pieces is keyed by text
-        if self.model.whole_piece and (whole := self.model.id_of.get(piece.encode("utf-8"))) is not None:
+        if self.model.whole_piece and (whole := self.model.id_of.get(_as_bytes(piece))) is not None:
             return [whole]
         units = self._units(piece)
         if len(units) <= LONG_PIECE:
@@ -407,11 +549,20 @@ class Encoder:
         )
 
 
-def _from_utf8(text: str | memoryview) -> str:
+def from_utf8(text: str | memoryview) -> str:
+    """The text of UTF-8 in memory; a text is itself.
+
+    Raises:
+        TokenizerError: it is no UTF-8; with the place.
+    """
     try:
         return text if isinstance(text, str) else str(text, "utf-8")
     except UnicodeDecodeError as error:
         raise TokenizerError(f"the text is not UTF-8 at byte {error.start:,}") from None
+
+
+def _as_bytes(piece: str | bytes) -> bytes:
+    return piece.encode("utf-8") if isinstance(piece, str) else piece
 
 
 def stretches(text: str, pretokenizer: PreTokenizer) -> Iterator[str]:
@@ -430,9 +581,3 @@ def stretches(text: str, pretokenizer: PreTokenizer) -> Iterator[str]:
         start += cut
     if start < len(text):
         yield text[start:] if start else text
-
-
-def _with_ends(matcher: Matcher, text: str) -> Iterator[tuple[int, int, str | AddedToken]]:
-    """`Matcher.split` with the end of every part: where the next one starts."""
-    for (start, part), (end, _) in pairwise([*matcher.split(text), (len(text), "")]):
-        yield start, end, part

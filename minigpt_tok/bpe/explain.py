@@ -50,12 +50,12 @@ def explain(encoder: Encoder, text: str) -> Explanation:
     encoder.encode(text)  # refuses what cannot be encoded, with its place in the text
     readable = _reader(encoder)
     pieces = []
-    for piece, cut_by in encoder.pretokenizer.explain(text):
+    for piece, cut_by in encoder.explained_cuts(text):
         base, steps = encoder.explain_piece(piece)
         ids = steps[-1].ids_after if steps else base
         pieces.append(
             ExplainedPiece(
-                text=piece,
+                text=piece if isinstance(piece, str) else piece.decode("utf-8", "backslashreplace"),
                 cut_by=cut_by,
                 base_tokens=tuple(map(readable, base)),
                 merges=tuple(

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from minigpt_tok.bpe.added import Matcher
-from minigpt_tok.bpe.counting import MergesDone, PieceCounter
+from minigpt_tok.bpe.counting import MergesDone, PieceCounter, Units
 from minigpt_tok.bpe.decoder import Decoder
-from minigpt_tok.bpe.encoder import Batch, Encode, Encoder
+from minigpt_tok.bpe.encoder import Around, Batch, Encode, Encoder, from_utf8
 from minigpt_tok.bpe.model import AddedToken, BPEModel
 from minigpt_tok.bpe.native import core
-from minigpt_tok.bpe.pretokenize import get_pretokenizer
+from minigpt_tok.bpe.pretokenize import NO_CUT, get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Merge, Stop
 from minigpt_tok.errors import CorpusError, TokenizerError
@@ -33,11 +33,19 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def make_encoder(model: BPEModel) -> Encoder:
-    """The encoder of a model: by the core where it is there and has a scanner for the pattern."""
-    if core is None or get_pretokenizer(model.pattern).name is None or model.vocab_size > MOST_PACKED_IDS:
-        return Encoder(model)
-    return FastEncoder(model)
+def make_encoder(model: BPEModel, around: Around = ((), ())) -> Encoder:
+    """The encoder of a model: by the core where it is there, pieces included where it has a scanner for the pattern.
+
+    Args:
+        model: what decides ids.
+        around: ids that go before and after those of a text, where special tokens are asked for.
+    """
+    if core is None or model.vocab_size > MOST_PACKED_IDS:
+        return Encoder(model, around)
+    printable = model.normalizer is not None and model.normalizer.gives_printable
+    if model.pipeline is not None or printable or get_pretokenizer(model.pattern).name is None:
+        return PieceEncoder(model, around)
+    return FastEncoder(model, around) if model.normalizer is None else NormalizingEncoder(model, around)
 
 
 def make_decoder(tokens: Sequence[bytes | None]) -> Any:
@@ -59,11 +67,11 @@ def make_counter(recipe: Recipe, threads: int | None, memory_limit: int | None =
     return FastPieceCounter(recipe, cores() if threads is None else threads, memory_limit or 0)
 
 
-class FastEncoder(Encoder):
-    """`Encoder` with the core under every call that needs no added token found in the text."""
+class CoreEncoder(Encoder):
+    """`Encoder` with the core, which cuts by a named pattern, at hand."""
 
-    def __init__(self, model: BPEModel) -> None:
-        super().__init__(model)
+    def __init__(self, model: BPEModel, pattern: str | None, around: Around = ((), ())) -> None:
+        super().__init__(model, around)
         assert core is not None
         characters = []
         if model.unit == "character":
@@ -76,14 +84,36 @@ class FastEncoder(Encoder):
             list(model.merge_results),
             model.rank_rule == "bytes",
             model.whole_piece,
-            self.pretokenizer.name,
+            pattern,
             characters,
             model.unit == "character",
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its model: what is on the other side may have no core, and no cache is worth the way."""
-        return make_encoder, (self.model,)
+        return make_encoder, (self.model, (tuple(self.before), tuple(self.after)))
+
+
+class PieceEncoder(CoreEncoder):
+    """`Encoder` with the core for the merges alone; the pieces are cut in Python."""
+
+    def __init__(self, model: BPEModel, around: Around = ((), ())) -> None:
+        super().__init__(model, NO_CUT, around)
+
+    def _encode_piece(self, piece: str | bytes) -> list[int]:
+        if isinstance(piece, bytes):  # which may be part of a character
+            return super()._encode_piece(piece)
+        try:
+            return self._core.encode(piece)  # type: ignore[no-any-return]
+        except ValueError:
+            raise KeyError(piece) from None  # as what the readable Python cannot encode
+
+
+class FastEncoder(CoreEncoder):
+    """`Encoder` with the core under every call that needs no added token found in the text."""
+
+    def __init__(self, model: BPEModel, around: Around = ((), ())) -> None:
+        super().__init__(model, get_pretokenizer(model.pattern).name, around)
 
     def shortcut(self) -> Encode | None:
         """A built-in function that encodes plain text at once, where no added token is looked for by default."""
@@ -94,7 +124,7 @@ class FastEncoder(Encoder):
             if not matcher:
                 return self._core.encode(text)  # type: ignore[no-any-return]
             ids: list[int] = []
-            for _, segment in matcher.split(text):
+            for segment in matcher.parts(text):
                 if isinstance(segment, AddedToken):
                     ids.append(segment.id)
                 else:
@@ -154,6 +184,61 @@ class FastEncoder(Encoder):
         return ids, [(int(owner[a]), int(owner[b - 1]) + 1) for a, b in zip(starts, ends, strict=True)]
 
 
+class NormalizingEncoder(FastEncoder):
+    """`FastEncoder` on normalized text: the text itself, most of the time, and then as fast."""
+
+    def shortcut(self) -> Encode | None:
+        """None: the text is looked at before the core has it."""
+        return None
+
+    def _normal(self, text: str | memoryview) -> str:
+        assert self.normalizer is not None
+        return self.normalizer(text if isinstance(text, str) else from_utf8(text))
+
+    def _encode(self, text: str, matcher: Matcher, *, offset: int = 0) -> list[int]:
+        if matcher or not isinstance(text, str):
+            return super()._encode(text, matcher, offset=offset)
+        normal = self._normal(text)
+        try:
+            return self._core.encode(normal)  # type: ignore[no-any-return]
+        except (ValueError, OverflowError) as error:
+            raise self._what_is_wrong(error, text, offset) from None
+
+    def _encode_to_numpy(self, text: str | memoryview, matcher: Matcher) -> np.ndarray:
+        if matcher:
+            return super()._encode_to_numpy(text, matcher)
+        normal = self._normal(text)
+        try:
+            return self._core.encode_to_numpy(normal)  # type: ignore[no-any-return]
+        except (ValueError, OverflowError) as error:
+            raise self._what_is_wrong(error, text) from None
+
+    def _count(self, text: str, matcher: Matcher) -> int:
+        if matcher or not isinstance(text, str):
+            return super()._count(text, matcher)
+        normal = self._normal(text)
+        try:
+            return self._core.count(normal)  # type: ignore[no-any-return]
+        except (ValueError, OverflowError) as error:
+            raise self._what_is_wrong(error, text) from None
+
+    def _encode_batch(self, texts: list[str], matcher: Matcher) -> list[list[int]]:
+        if matcher or not all(isinstance(text, str) for text in texts):
+            return super()._encode_batch(texts, matcher)
+        try:
+            return self._core.encode_batch([self._normal(text) for text in texts], cores())  # type: ignore[no-any-return]
+        except (ValueError, OverflowError):
+            return Encoder._encode_batch(self, texts, matcher)  # says which text it is, and what is wrong with it
+
+    def _encode_batch_to_numpy(self, texts: list[str], matcher: Matcher) -> Batch:
+        if matcher or not all(isinstance(text, str) for text in texts):
+            return super()._encode_batch_to_numpy(texts, matcher)
+        try:
+            return self._core.encode_batch_to_numpy([self._normal(text) for text in texts], cores())  # type: ignore[no-any-return]
+        except (ValueError, OverflowError):
+            return Encoder._encode_batch_to_numpy(self, texts, matcher)
+
+
 class FastPieceCounter(PieceCounter):
     """`PieceCounter` by the core: in parallel, in 32 bytes or so for each distinct piece."""
 
@@ -183,6 +268,30 @@ class FastPieceCounter(PieceCounter):
         """As in `PieceCounter`."""
         return {chr(code_point): count for code_point, count in self._core.characters().items()}
 
+    def counted(self) -> tuple[list[str], np.ndarray]:
+        """As in `PieceCounter`."""
+        return self._core.counted()  # type: ignore[no-any-return]
+
+    def learn_from(
+        self, pieces: Batch, counts: np.ndarray, units: Units, stop: Stop, progress: MergesDone | None
+    ) -> Learned:
+        """As in `PieceCounter`."""
+        assert core is not None
+        with _sizes_that_fit():
+            found = core.train_units(
+                pieces.ids.astype(np.uint32, copy=False),
+                pieces.offsets,
+                counts,
+                *units[:2],
+                list(units.passed_over),
+                min(stop.merges, LARGEST_NUMBER),
+                min(stop.min_frequency, LARGEST_NUMBER),
+                self.recipe.tie,
+                min(self.recipe.max_token_length or 0, LARGEST_NUMBER),
+                progress,
+            )
+        return self._learned(found, stop, progress)
+
     def learn(self, base: list[bytes], stop: Stop, progress: MergesDone | None) -> Learned:
         """As in `PieceCounter`."""
         recipe = self.recipe
@@ -196,6 +305,9 @@ class FastPieceCounter(PieceCounter):
                 min(recipe.max_token_length or 0, LARGEST_NUMBER),
                 progress,
             )
+        return self._learned(found, stop, progress)
+
+    def _learned(self, found: dict[str, Any], stop: Stop, progress: MergesDone | None) -> Learned:
         if progress is not None:
             progress(len(found["left"]))  # the core says it now and then
         columns: Iterable[list[int]] = (found[name].tolist() for name in ("left", "right", "count", "tokens_after"))

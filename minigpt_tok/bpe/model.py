@@ -5,7 +5,11 @@ Everything else (file formats, caches, training records, decoders) leads to such
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from minigpt_tok.bpe.normalize import Normalizer
+    from minigpt_tok.bpe.pipeline import Pipeline
 
 Unit = Literal["byte", "character"]
 RankRule = Literal["pair", "bytes"]
@@ -26,8 +30,23 @@ def _byte_characters() -> dict[int, str]:
 
 BYTE_TO_CHARACTER = _byte_characters()
 CHARACTER_TO_BYTE = {character: value for value, character in BYTE_TO_CHARACTER.items()}
+_TO_LATIN_1 = {ord(character): value for character, value in CHARACTER_TO_BYTE.items()}
+# What stands for no byte must not come out as one: characters below U+0100 that are not among the printable ones.
+_TO_LATIN_1 |= {code: 0x100 + code for code in range(0x100) if chr(code) not in CHARACTER_TO_BYTE}
 # Base bytes in the order in which Hugging Face numbers them: by code point of their printable character.
 BYTES_BY_CHARACTER = tuple(bytes([value]) for value in sorted(range(256), key=lambda value: BYTE_TO_CHARACTER[value]))
+
+
+def bytes_of(text: str) -> bytes:
+    """The bytes that printable characters stand for.
+
+    Raises:
+        KeyError: with the first character that stands for none.
+    """
+    try:
+        return text.translate(_TO_LATIN_1).encode("latin-1")
+    except UnicodeEncodeError as error:
+        raise KeyError(text[error.start]) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +72,15 @@ class BPEModel:
 
     Attributes:
         unit: what a base token is, a byte or a character.
-        tokens: the raw bytes of every id; `None` where the id is an added token's or a hole.
+        tokens: the raw bytes of every id; `None` where the id is a hole, or an added token's that no merge leads to.
         merges: pairs of ids, by rank. Empty under the rule `bytes`, whose ranks are the ids.
         merge_results: the id that each merge makes.
         rank_rule: `pair`: two neighbours merge if the pair is in `merges`; `bytes`: if their joined bytes are a token.
         whole_piece: a piece that is a token is taken whole, before any merge.
-        pattern: a named pattern, or a regular expression.
+        pattern: a named pattern, or a regular expression; `none` where there is a pipeline.
         added_tokens: by id.
+        normalizer: what is done to a text first; `None` for nothing.
+        pipeline: how a text is cut where that is more than one pattern.
     """
 
     unit: Unit = "byte"
@@ -70,6 +91,8 @@ class BPEModel:
     whole_piece: bool = False
     pattern: str = "gpt2"
     added_tokens: tuple[AddedToken, ...] = ()
+    normalizer: "Normalizer | None" = None
+    pipeline: "Pipeline | None" = None
 
     @property
     def vocab_size(self) -> int:

@@ -16,19 +16,15 @@ Every piece is non-empty and the pieces of a text join back to it.
 from __future__ import annotations
 
 import re
-import warnings
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from minigpt_tok.bpe.unicode_classes import RANGES
 from minigpt_tok.errors import TokenizerError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Ranges = tuple[tuple[int, int], ...]
 """Code points as closed ranges, ascending and never touching."""
@@ -283,6 +279,8 @@ def oniguruma_expression(name: str) -> str:
     return _ONIGURUMA_SPELLINGS.get(name, PATTERNS[name])
 
 
+LONGEST_EXPRESSION = 1 << 14  # characters; the longest published one has some 2,000
+
 # --- Classes spelled out as ranges -------------------------------------------------------------------------------
 
 _CLASSES = re.compile(r"\[(?P<negated>\^?)(?P<members>(?:\\p\{\w+\}|\\.|[^\]\\])+)\]|(?P<single>\\p\{\w+\}|\\[sS])|\$")
@@ -433,75 +431,13 @@ class UnicodeVersionWarning(UserWarning):
     """A pattern's classes come from a library whose Unicode version is not ours, so ids may depend on the machine."""
 
 
-class _Custom(PreTokenizer):
-    """Any other regular expression, run by the `regex` package.
-
-    Text between two matches is a piece of its own, as is each match: what Hugging Face calls Split, "isolated"
-    (tiktoken would drop the text between). So pieces join back to the text whatever the expression. What it means and
-    how long it takes is up to the `regex` package: `$`, for one, also matches before a last newline there, before any
-    newline in Hugging Face's engine, and at the very end alone in tiktoken's.
-    """
-
-    name = None
-    expression: str
-
-    def __init__(self, expression: str) -> None:
-        import regex
-
-        try:
-            self._compiled = regex.compile(expression)
-        except (regex.error, OverflowError, RecursionError) as error:
-            position = getattr(error, "pos", None)
-            where = "" if position is None else f" at character {position}, {expression[position : position + 20]!r}"
-            raise TokenizerError(
-                f"the pattern {_shortened(expression)} is no regular expression that the regex package can run: "
-                f"{getattr(error, 'msg', error)}{where}. Correct it there, or name one of {_names()}"
-            ) from error
-        warnings.warn(
-            f"the pattern {_shortened(expression)} has no name here, so the installed regex package "
-            f"{regex.__version__} cuts by it, with its own version of Unicode: another version of the package may give "
-            f"other ids. The patterns {_names()} do not depend on it",
-            UnicodeVersionWarning,
-            stacklevel=3,
-        )
-        self.expression = expression
-
-    def pieces(self, text: str) -> list[str]:
-        return [text[start:end] for start, end, _ in self._spans(text)]
-
-    def explain(self, text: str) -> list[tuple[str, str]]:
-        return [
-            (text[start:end], "the expression" if matched else "between matches")
-            for start, end, matched in self._spans(text)
-        ]
-
-    def _spans(self, text: str) -> Iterator[tuple[int, int, bool]]:
-        """Start, end and whether the expression matched there, for each piece; an empty match only cuts."""
-        done = search_from = 0
-        while search_from <= len(text):
-            for match in self._compiled.finditer(text, search_from):
-                start, end = match.span()
-                if done < start:
-                    yield done, start, False
-                if start < end:
-                    yield start, end, True
-                done = end
-                if start == end:  # The next match may begin at the next character only, as in Oniguruma.
-                    search_from = end + 1
-                    break
-            else:
-                break
-        if done < len(text):
-            yield done, len(text), False
-
-
 @lru_cache(maxsize=256)
 def get_pretokenizer(pattern: str) -> PreTokenizer:
     """The pre-tokenizer of a named pattern or of a regular expression; asked twice, the same object.
 
-    An expression that spells a named pattern (`known_pattern_name`) gives that one. Any other is run by the `regex`
-    package, which a `UnicodeVersionWarning` says once. Raises `TokenizerError` for an expression that cannot be run,
-    and for a bare word that is no pattern's name.
+    An expression that spells a named pattern (`known_pattern_name`) gives that one. One that engines read differently
+    is run by the `regex` package, which a `UnicodeVersionWarning` says once. Raises `TokenizerError` for an expression
+    that cannot be run, and for a bare word that is no pattern's name.
     """
     if pattern == NO_CUT:
         return _Whole()
@@ -509,18 +445,27 @@ def get_pretokenizer(pattern: str) -> PreTokenizer:
     if name is not None:
         return _Named(name) if name == pattern else get_pretokenizer(name)
     if not pattern:
-        raise TokenizerError(f"the pattern is empty; to cut nothing use {NO_CUT!r}, else one of {_names()}")
+        raise TokenizerError(f"the pattern is empty; to cut nothing use {NO_CUT!r}, else one of {pattern_names()}")
     if re.fullmatch(r"[\w-]+", pattern):
         raise TokenizerError(
-            f"{pattern!r} is no pattern's name; the names are {_names()}. To cut at this very word, write the regular "
+            f"{pattern!r} is no pattern's name; the names are {pattern_names()}. To cut at this very word, write the regular "
             f"expression '(?:{pattern})'"
         )
-    return _Custom(pattern)
+    if len(pattern) > LONGEST_EXPRESSION:
+        raise TokenizerError(
+            f"the pattern has {len(pattern):,} characters; an expression of more than {LONGEST_EXPRESSION:,} would take "
+            "minutes to compile"
+        )
+    from minigpt_tok.bpe.custom_pattern import CustomPattern  # which is built on this module
+
+    return CustomPattern(pattern)
 
 
-def _names() -> str:
+def pattern_names() -> str:
+    """The names of all patterns, for messages."""
     return ", ".join([*PATTERNS, NO_CUT])
 
 
-def _shortened(expression: str) -> str:
+def shortened(expression: str) -> str:
+    """An expression for a message."""
     return repr(expression if len(expression) <= 80 else expression[:77] + "...")

@@ -13,14 +13,15 @@ def truncated(model: BPEModel, vocab_size: int) -> BPEModel:
     """The model with only its first merges, so many that it has `vocab_size` ids; later ids move up."""
     # Tokens that no merge makes, which loaded tokenizers may have, come last; under the rule `bytes` ids are ranks.
     by_rank = model.merge_results if model.rank_rule == "pair" else ()
-    made = list(dict.fromkeys([*by_rank, *model.ids_by_rank]))
-    fixed = len(model.base_ids) + len(model.added_tokens)
+    always = {*model.base_ids.values(), *model.added_ids}  # an added token may be a base token or a merged one, too
+    made = [id for id in dict.fromkeys([*by_rank, *model.ids_by_rank]) if id not in always]
+    fixed = len(always)
     if not fixed <= vocab_size <= fixed + len(made):
         raise TokenizerError(
             f"vocab_size is {vocab_size:,}, but this tokenizer can be truncated to {fixed:,} ids (base and added tokens, "
             f"no merges) up to {fixed + len(made):,} (all merges)"
         )
-    kept = {*model.base_ids.values(), *model.added_ids, *made[: vocab_size - fixed]}
+    kept = {*always, *made[: vocab_size - fixed]}
     return _renumbered(model, sorted(kept))
 
 
@@ -41,7 +42,7 @@ def with_id_order(model: BPEModel, order: IdOrder) -> BPEModel:
         "bytes_first": (bases, specials, model.ids_by_rank),
         "specials_last": (bases, model.ids_by_rank, specials),
     }[order]
-    return _renumbered(model, [id for part in parts for id in part])
+    return _renumbered(model, list(dict.fromkeys(id for part in parts for id in part)))
 
 
 def with_special_tokens(model: BPEModel, special_tokens: tuple[str, ...]) -> BPEModel:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.count_documents import CountedDocuments
-from minigpt_tok.bpe.counting import PieceCounter
+from minigpt_tok.bpe.counting import MergesDone, PieceCounter
 from minigpt_tok.bpe.fast import make_counter
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
@@ -34,6 +35,8 @@ class Training:
         base_tokens: tokens of the training text before any merge.
         counts: for every merge, how often its pair occurred when it was chosen.
         curve: for every merge, the tokens of the training text after it, from replacements made.
+        extends: of continued training, the tokenizer that it began with: fingerprint, vocab_size and merges. Then
+            `counts` and `curve` are of the new merges alone, and `base_tokens` is what the old ones leave.
     """
 
     recipe: dict[str, Any]
@@ -50,9 +53,11 @@ class Training:
     base_tokens: int
     counts: tuple[int, ...]
     curve: tuple[int, ...]
+    extends: dict[str, Any] | None = None
 
     def truncated(self, merges: int, vocab_size: int) -> "Training":
         """The record of the same run, had it stopped after so many merges."""
+        merges = max(0, merges - self.extends["merges"]) if self.extends else merges
         kept = {"counts": self.counts[:merges], "curve": self.curve[:merges], "vocab_size": vocab_size}
         if merges < len(self.counts):
             kept["stopped"] = f"{merges} merges were asked for"
@@ -89,28 +94,20 @@ def train_model(
         CorpusError: there are no documents, or only empty ones.
     """
     check_special_tokens(recipe, special_tokens)
-    for argument, value in (("threads", threads), ("memory_limit", memory_limit)):
-        if value is not None:
-            check_whole(argument, value)
-            if value < 1:
-                raise TokenizerError(f"{argument} is {value}; the least is 1")
+    check_limits(threads, memory_limit)
     if recipe.unit == "byte":
         _check_vocab_size(vocab_size, 256, len(special_tokens))
     started = time.perf_counter()
     counter = make_counter(recipe, threads, memory_limit)
-    counted = CountedDocuments(counter, documents, special_tokens, progress)
+    specials = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
+    counted = CountedDocuments(counter, documents, specials, progress)
     base = _base_tokens(counter)
     room = _check_vocab_size(vocab_size, len(base), len(special_tokens))
     distinct = counter.distinct()
-    done = None
-    if progress is not None:
-        progress("distinct pieces", distinct, distinct)
-        progress("merges", 0, room)
-        done = lambda merges: progress("merges", merges, room)  # noqa: E731
-    learned = counter.learn(base, Stop(room, recipe.min_frequency), done)
+    learned = counter.learn(base, Stop(room, recipe.min_frequency), merges_done(progress, distinct, room))
     seconds = time.perf_counter() - started
     record = Training(
-        recipe=_plain_switches(recipe),
+        recipe=plain_switches(recipe),
         special_tokens=special_tokens,
         vocab_size=vocab_size,
         documents=counted.documents,
@@ -126,6 +123,28 @@ def train_model(
         curve=tuple(merge.tokens_after for merge in learned.merges),
     )
     return number_tokens(base, learned.merges, recipe, special_tokens), record
+
+
+def check_limits(threads: int | None, memory_limit: int | None) -> None:
+    """Refuse limits below 1.
+
+    Raises:
+        TokenizerError: naming the argument.
+    """
+    for argument, value in (("threads", threads), ("memory_limit", memory_limit)):
+        if value is not None:
+            check_whole(argument, value)
+            if value < 1:
+                raise TokenizerError(f"{argument} is {value}; the least is 1")
+
+
+def merges_done(progress: Report | None, distinct: int, room: int) -> MergesDone | None:
+    """Report what learning begins with, and give what reports the merges."""
+    if progress is None:
+        return None
+    progress("distinct pieces", distinct, distinct)
+    progress("merges", 0, room)
+    return lambda merges: progress("merges", merges, room)
 
 
 def _base_tokens(counter: PieceCounter) -> list[bytes]:
@@ -194,7 +213,8 @@ def _check_vocab_size(vocab_size: int, base: int, specials: int) -> int:
     return room
 
 
-def _plain_switches(recipe: Recipe) -> dict[str, Any]:
+def plain_switches(recipe: Recipe) -> dict[str, Any]:
+    """Name and switches of a recipe, as JSON can hold them."""
     plain = asdict(recipe)
     for switch in ("initial_alphabet", "base_characters"):
         plain[switch] = None if plain[switch] is None else "".join(sorted(plain[switch]))

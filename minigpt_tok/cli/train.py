@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from minigpt_tok.amounts import counted, lasted, sized
+from minigpt_tok.bpe.extend import learned_merges
 from minigpt_tok.bpe.recipes import IdOrder, Tie
 from minigpt_tok.cli.options import (
     AsJson,
@@ -24,6 +25,7 @@ from minigpt_tok.cli.printing import as_text, print_facts, print_json, print_tab
 from minigpt_tok.data.corpora import Corpus, open_inputs
 from minigpt_tok.data.splits import canonical_split
 from minigpt_tok.errors import TokenizerError
+from minigpt_tok.formats.known import known_name
 from minigpt_tok.tokenizer import Tokenizer
 from minigpt_tok.train import train_tokenizer
 
@@ -73,6 +75,14 @@ def train(
         Tie | None, typer.Option(help="Which of several equally frequent pairs wins.", show_default=False)
     ] = None,
     id_order: Annotated[IdOrder | None, typer.Option(help="How ids are numbered.", show_default=False)] = None,
+    extend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKENIZER",
+            help="Train this tokenizer further: its ids and merges stay, new ones come behind. Its pattern is kept.",
+            show_default=False,
+        ),
+    ] = None,
     errors: DecodingErrors = "strict",
     max_documents: MaxDocuments = None,
     max_bytes: MaxBytes = None,
@@ -121,6 +131,8 @@ def train(
         )
         if value is not None
     }
+    if extend is not None:
+        switches["extend"] = Tokenizer.load(extend)
     _check_output(output, overwrite)
     _warn_of_held_out_files(inputs)
     corpus = open_inputs(
@@ -128,7 +140,8 @@ def train(
     )
     tokenizer = train_tokenizer(corpus, vocab_size, recipe, special or [], **switches)
     tokenizer.save(output)
-    result = _result(tokenizer, corpus, output, _numbers(len(tokenizer.merges), first, every))
+    assert tokenizer.training is not None
+    result = _result(tokenizer, corpus, output, _numbers(len(tokenizer.training.counts), first, every))
     if as_json:
         print_json(result)
     else:
@@ -175,7 +188,8 @@ def _warn_of_held_out_files(inputs: Sequence[str]) -> None:
 def _result(tokenizer: Tokenizer, corpus: Corpus, output: Path, numbers: list[int]) -> dict[str, Any]:
     training = tokenizer.training
     assert training is not None
-    made = tokenizer.model.merge_results
+    learned = learned_merges(tokenizer.model, len(training.counts))
+    made = [merged for _, _, merged in learned]
     tokens = training.curve[-1] if training.curve else training.base_tokens
     longest = sorted(range(len(made)), key=lambda n: (-len(tokenizer.vocab[made[n]]), n))[:LONGEST_TOKENS]
     return {
@@ -186,6 +200,7 @@ def _result(tokenizer: Tokenizer, corpus: Corpus, output: Path, numbers: list[in
         "pattern": tokenizer.pattern,
         "recipe": training.recipe,
         "special_tokens": tokenizer.special_tokens,
+        "extends": training.extends,
         "corpus": corpus.name,
         "documents": training.documents,
         "bytes": training.bytes,
@@ -202,8 +217,8 @@ def _result(tokenizer: Tokenizer, corpus: Corpus, output: Path, numbers: list[in
         "merges": [
             {
                 "number": n,
-                "left": as_text(tokenizer.merges[n - 1][0]),
-                "right": as_text(tokenizer.merges[n - 1][1]),
+                "left": as_text(tokenizer.vocab[learned[n - 1][0]]),
+                "right": as_text(tokenizer.vocab[learned[n - 1][1]]),
                 "token": as_text(tokenizer.vocab[made[n - 1]]),
                 "id": made[n - 1],
                 "count": training.counts[n - 1],
@@ -225,6 +240,7 @@ def _print_page(result: dict[str, Any]) -> None:
             ("tokenizer", f"{result['vocab_size']:,} ids of {result['unit']}s, pattern {result['pattern']}"),
             ("fingerprint", result["fingerprint"]),
             ("special tokens", "  ".join(f"{token} {id}" for token, id in result["special_tokens"].items()) or "none"),
+            ("extends", _extended(result["extends"])),
             ("trained on", f"{result['corpus']}: {counted(result['documents'], 'document')}, {sized(result['bytes'])}"),
             ("pieces", f"{result['distinct_pieces']:,} distinct"),
             (
@@ -247,6 +263,13 @@ def _print_page(result: dict[str, Any]) -> None:
         rows = [(token["length"], token["id"], readable(token["token"])) for token in result["longest_tokens"]]
         print_table(("length", "id", "token"), rows, left=(2,))
     print(f"\nsaved to {result['tokenizer']}")
+
+
+def _extended(parent: dict[str, Any] | None) -> str | None:
+    if parent is None:
+        return None
+    name = known_name(parent["fingerprint"])
+    return f"{name or parent['fingerprint']}, {parent['vocab_size']:,} ids, all kept"
 
 
 def _merge_rows(merges: list[dict[str, Any]]) -> Iterator[tuple[object, ...]]:

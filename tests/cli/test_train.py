@@ -248,3 +248,34 @@ def test_an_interrupt_ends_it_at_once_and_leaves_nothing(tmp_path: Path, number:
     assert (stdout, stderr) == (b"", b"")
     assert not output.exists()
     assert not [path for path in tmp_path.rglob("*") if path.name != "long.txt" and path.is_file()]
+
+
+class TestExtend:
+    def test_a_tokenizer_is_trained_further(self, run, tokenizer, tokenizer_file, corpus_folder, tmp_path):
+        words = ("train", corpus_folder, "--vocab-size", 420, "--extend", tokenizer_file, "-o", tmp_path / "more.json")
+        result = run(*words, "--json")
+        assert result.exit_code == 0, result.stderr
+        found = json.loads(result.stdout)
+        more = Tokenizer.load(tmp_path / "more.json")
+        assert found["extends"] == more.training.extends
+        assert found["extends"]["fingerprint"] == tokenizer.fingerprint
+        assert found["number_of_merges"] == more.vocab_size - tokenizer.vocab_size
+        assert found["merges"][0]["id"] == tokenizer.vocab_size
+        assert found["merges"][0]["token"].encode() == more.learned_tokens[len(tokenizer.learned_tokens)]
+        assert more.merges[: len(tokenizer.merges)] == tokenizer.merges
+        assert "ids, all kept" in run("info", tmp_path / "more.json").stdout
+        page = run(*words, "--overwrite").stdout
+        assert f"{tokenizer.fingerprint}, {tokenizer.vocab_size:,} ids, all kept" in page
+
+    def test_verify_trains_it_again(self, run, tokenizer_file, corpus_folder, tmp_path):
+        run("train", corpus_folder, "--vocab-size", 420, "--extend", tokenizer_file, "-o", tmp_path / "more.json")
+        found = json.loads(run("verify", tmp_path / "more.json", corpus_folder, "--json").stdout)
+        checks = {check["name"]: check["ok"] for check in found["checks"]}
+        assert checks["training again"] is True
+        assert checks["training text"] is True
+
+    def test_its_own_switches_are_refused(self, run, tokenizer_file, corpus_folder, tmp_path):
+        words = ("train", corpus_folder, "--vocab-size", 420, "--extend", tokenizer_file, "-o", tmp_path / "more.json")
+        result = run(*words, "--pattern", "none")
+        assert result.exit_code == 1
+        assert "pattern is given" in result.stderr

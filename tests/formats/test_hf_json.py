@@ -17,6 +17,9 @@ def split(expression, **changes):
     return {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False, **changes}
 
 
+TEXT = {"Sequence": {"id": "A", "type_id": 0}}
+
+
 def sequence(*steps):
     return {"type": "Sequence", "pretokenizers": list(steps)}
 
@@ -105,10 +108,15 @@ def test_a_field_that_older_files_lack_has_its_neutral_value(document, path):
         ("model.continuing_subword_prefix", ""),
         ("model.end_of_word_suffix", ""),
         ("post_processor", {**BYTE_LEVEL, "trim_offsets": False}),
-        ("post_processor", {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}),
+        ("post_processor", {"type": "TemplateProcessing", "single": [TEXT], "pair": [], "special_tokens": {}}),
         ("post_processor", {"type": "Sequence", "processors": [dict(BYTE_LEVEL)]}),
         ("pre_tokenizer", {**BYTE_LEVEL, "trim_offsets": False}),
         ("decoder", {**BYTE_LEVEL, "use_regex": False}),
+        ("decoder", {"type": "Sequence", "decoders": [dict(BYTE_LEVEL), {"type": "Fuse"}]}),
+        ("normalizer", {"type": "Sequence", "normalizers": []}),
+        ("normalizer", {"type": "Strip", "strip_left": False, "strip_right": False}),
+        ("normalizer", {"type": "Prepend", "prepend": ""}),
+        ("pre_tokenizer", sequence(sequence(), sequence(BYTE_LEVEL))),
     ],
 )
 def test_fields_without_effect_on_ids_change_nothing(document, path, value):
@@ -122,9 +130,25 @@ def test_fields_without_effect_on_ids_change_nothing(document, path, value):
         ("version", None, "version: is None, not str"),
         ("truncation", {"max_length": 5}, "truncation"),
         ("padding", {"strategy": "BatchLongest"}, "padding"),
-        ("normalizer", {"type": "NFC"}, "normalizer is 'NFC'"),
-        ("normalizer", {"type": "Sequence", "normalizers": []}, "normalizer is 'Sequence'"),
-        ("normalizer", "NFC", "normalizer is 'NFC'"),
+        ("normalizer", {"type": "Nmt"}, "normalizer.type is 'Nmt'"),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": ""}, "normalizer.type is 'Precompiled'"),
+        ("normalizer", {"type": "BertNormalizer"}, "normalizer.type is 'BertNormalizer'"),
+        (
+            "normalizer",
+            {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "X"}]},
+            r"normalizers\[1\].type is 'X'",
+        ),
+        ("normalizer", {"type": "NFC", "more": 1}, "'more' is not known"),
+        ("normalizer", {"type": "Strip", "strip_left": True}, "has no 'strip_right'"),
+        ("normalizer", {"type": "Replace", "pattern": {"Glob": "*"}, "content": ""}, "pattern: has 'Glob'"),
+        ("normalizer", {"type": "Replace", "pattern": {"Regex": "^"}, "content": "_"}, "matches nothing, too"),
+        ("normalizer", {"type": "Replace", "pattern": {"Regex": "(a"}, "content": ""}, "not closed at character 0"),
+        (
+            "normalizer",
+            {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}, {"type": "NFC"}]},
+            "NFC after ByteLevel",
+        ),
+        ("normalizer", "NFC", "not dict or null"),
         ("something_new", 1, "'something_new' is not known"),
         ("model.something_new", None, "'something_new' is not known"),
         ("model.dropout", 0.1, "dropout is 0.1"),
@@ -151,31 +175,34 @@ def test_fields_without_effect_on_ids_change_nothing(document, path, value):
         ("model.merges", [["b", "b"]], r"merges\[0\]: 'bb' is not in the vocabulary"),
         ("model.merges", [["b", "日"]], "stands for no byte"),
         ("pre_tokenizer", None, "pre_tokenizer is null"),
-        ("pre_tokenizer", {"type": "Metaspace", "replacement": "▁"}, "does not end in ByteLevel"),
-        ("pre_tokenizer", {"type": "Whitespace"}, "does not end in ByteLevel"),
-        ("pre_tokenizer", sequence(), "does not end in ByteLevel"),
-        ("pre_tokenizer", sequence(DIGITS), "does not end in ByteLevel"),
+        ("pre_tokenizer", {"type": "Metaspace", "replacement": "▁"}, "has no ByteLevel"),
+        ("pre_tokenizer", {"type": "Whitespace"}, "has no ByteLevel"),
+        ("pre_tokenizer", sequence(), "has no ByteLevel"),
+        ("pre_tokenizer", sequence(DIGITS), "has no ByteLevel"),
+        ("pre_tokenizer", sequence(BYTE_LEVEL, {"type": "Metaspace", "replacement": "▁"}), "Metaspace after the bytes"),
+        ("pre_tokenizer", {"type": "BertPreTokenizer"}, "pre_tokenizer.type is 'BertPreTokenizer'"),
+        ("pre_tokenizer", {"type": "UnicodeScripts"}, "pre_tokenizer.type is 'UnicodeScripts'"),
+        ("pre_tokenizer", sequence({"type": "FixedLength", "length": 0}, BYTE_LEVEL), "length: is 0"),
         ("pre_tokenizer", sequence("ByteLevel"), r"pretokenizers\[0\]: is not an object"),
         ("pre_tokenizer", sequence(None, BYTE_LEVEL), r"pretokenizers\[0\]: is not an object"),
-        ("pre_tokenizer", {**BYTE_LEVEL, "add_prefix_space": True}, "add_prefix_space"),
-        ("pre_tokenizer", {"type": "ByteLevel", "use_regex": True}, "add_prefix_space"),
         ("pre_tokenizer", {**BYTE_LEVEL, "use_regex": "yes"}, "use_regex"),
-        ("pre_tokenizer", sequence({**DIGITS, "individual_digits": False}, BYTE_LEVEL), "pre_tokenizer"),
-        ("pre_tokenizer", sequence({"type": "Whitespace"}, BYTE_LEVEL), "pre_tokenizer"),
-        ("pre_tokenizer", sequence(DIGITS, DIGITS, BYTE_LEVEL), "pre_tokenizer"),
-        ("pre_tokenizer", sequence(split("a"), BYTE_LEVEL), "pre_tokenizer"),
-        ("pre_tokenizer", sequence(split("a", behavior="Removed"), {**BYTE_LEVEL, "use_regex": False}), "pre_tokeni"),
-        ("pre_tokenizer", sequence(split("a", invert=True), {**BYTE_LEVEL, "use_regex": False}), "pre_tokenizer"),
+        ("pre_tokenizer", sequence(split("a", behavior="Kept"), BYTE_LEVEL), "behavior is 'Kept'"),
+        ("pre_tokenizer", sequence(split("a", why=1), BYTE_LEVEL), "'why' is not known"),
+        ("pre_tokenizer", sequence(split(r"\X"), BYTE_LEVEL), r"pretokenizers\[0\].pattern.Regex: .* character 0"),
+        ("decoder", None, "decoder.type is None"),
+        ("decoder", {"type": "Metaspace"}, "decoder.type is 'Metaspace'"),
+        ("decoder", {"type": "Fuse"}, "decoder: has no ByteLevel"),
+        ("post_processor", {"type": "BertProcessing", "sep": ["x", 1]}, "has no 'cls'"),
+        ("post_processor", {"type": "BertProcessing", "sep": ["x", 900], "cls": ["x", 1]}, "sep: the id is 900"),
+        ("post_processor", {"type": "TemplateProcessing", "single": []}, "the text 0 times"),
+        ("post_processor", {"type": "TemplateProcessing", "single": [TEXT, TEXT]}, "the text 2 times"),
         (
-            "pre_tokenizer",
-            sequence({**split("a"), "pattern": {"String": "a"}}, {**BYTE_LEVEL, "use_regex": False}),
-            "pre_tokenizer.pattern",
+            "post_processor",
+            {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<b>", "type_id": 0}}, TEXT]},
+            "names '<b>', which special_tokens does not have",
         ),
-        ("decoder", None, "decoder"),
-        ("decoder", {"type": "Metaspace"}, "decoder is 'Metaspace'"),
-        ("post_processor", {"type": "BertProcessing"}, "post_processor is 'BertProcessing'"),
-        ("post_processor", {"type": "Sequence", "processors": [{"type": "New"}]}, "post_processor is 'New'"),
-        ("post_processor", {"type": "Sequence", "processors": ["x"]}, "post_processor: has a part"),
+        ("post_processor", {"type": "Sequence", "processors": [{"type": "New"}]}, r"processors\[0\].type is 'New'"),
+        ("post_processor", {"type": "Sequence", "processors": ["x"]}, r"processors\[0\]: is not an object"),
         ("added_tokens", {}, "not list"),
         ("added_tokens", [3], r"added_tokens\[0\]"),
         ("added_tokens", [{"id": 258}], r"added_tokens\[0\]: has no 'content'"),
@@ -190,6 +217,8 @@ def test_fields_without_effect_on_ids_change_nothing(document, path, value):
         ("added_tokens", [added("<s>", 258), added("<t>", -1)], "id -1 is not a whole number"),
         ("added_tokens", [added("<s>", 258), added("<t>", 257)], "which another token has too"),
         ("added_tokens", [added("<s>", 259)], "'<s>' has the id 258, and as an added token 259"),
+        ("added_tokens", [added("<u>", 260), added("<t>", 259)], "'<u>' has the id 260, but tokenizers gives it 259"),
+        ("added_tokens", [added("<s>", 258, colour="red")], "'colour' is not known"),
     ],
 )
 def test_what_is_not_honoured_is_refused_by_its_name(document, path, value, named):
@@ -226,12 +255,20 @@ def test_digits_before_gpt2_and_no_cut_at_all(document):
 
 
 def test_another_expression_is_run_as_it_stands(document):
-    steps = sequence(split("b|\\d"), {**BYTE_LEVEL, "use_regex": False})
-    with pytest.warns(UserWarning, match="regex"):
-        tokenizer = load(with_field(document, "pre_tokenizer", steps))
+    steps = sequence(split("b|\\p{N}"), {**BYTE_LEVEL, "use_regex": False})
+    tokenizer = load(with_field(document, "pre_tokenizer", steps))
     assert tokenizer.encode("abc") == [64, 65, 66]
-    assert tokenizer.pattern == "b|\\d"
+    assert tokenizer.pattern == "b|\\p{N}"
     assert Tokenizer.from_json(tokenizer.to_json()) == tokenizer
+
+
+def test_an_expression_that_engines_read_differently_is_a_step_of_its_own(document):
+    steps = sequence(split("b$|\\w"), {**BYTE_LEVEL, "use_regex": False})
+    tokenizer = load(with_field(document, "pre_tokenizer", steps))
+    assert tokenizer.pattern == "Split('b$|\\\\w', 'Isolated', False) > ByteLevel(False, False)"
+    assert Tokenizer.from_json(tokenizer.to_json()) == tokenizer
+    steps["pretokenizers"][0].update(behavior="Removed", invert=True)
+    assert load(with_field(document, "pre_tokenizer", steps)).fingerprint != tokenizer.fingerprint
 
 
 @pytest.mark.parametrize("word", ["none", "gpt2", "bc"])
@@ -244,19 +281,22 @@ def test_an_expression_that_reads_like_a_name_is_an_expression(document, word):
 
 def test_an_expression_that_cannot_be_run_is_refused(document):
     steps = sequence(split("(unclosed"), {**BYTE_LEVEL, "use_regex": False})
-    with pytest.raises(FormatError, match=r"pre_tokenizer\.pattern\.Regex"):
+    with pytest.raises(FormatError, match=r"pretokenizers\[0\]\.pattern\.Regex: .* not closed at character 0"):
         load(with_field(document, "pre_tokenizer", steps))
 
 
-def test_an_expression_that_their_engine_reads_otherwise_is_refused(document):
+def test_an_expression_is_read_as_the_engine_of_these_files_reads_it(document):
     """`\\p{N}{1,3}+` is up to three digits to tiktoken and any number of them in a tokenizer.json."""
+    tokenizers = pytest.importorskip("tokenizers")
     expression = (
         r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"
         r"|\s+(?!\S)|\s"
     )
     steps = sequence(split(expression), {**BYTE_LEVEL, "use_regex": False})
-    with pytest.raises(FormatError, match=r"pre_tokenizer\.pattern: this spelling of cl100k"):
-        load(with_field(document, "pre_tokenizer", steps))
+    changed = with_field(document, "pre_tokenizer", steps)
+    pieces = [piece.text for piece in load(changed).explain("in 123456  \n").pieces]
+    theirs = tokenizers.pre_tokenizers.Split(tokenizers.Regex(expression), "isolated").pre_tokenize_str("in 123456  \n")
+    assert pieces == [piece for piece, _ in theirs] == ["in", " ", "123456", "  \n"]
 
 
 def test_added_tokens_keep_their_flags(document):

@@ -347,7 +347,7 @@ class PieceCounter {
                 std::memcpy(buffer_.data(), from, size);
                 from = buffer_.data();
             }
-            const std::size_t room = splitter_.choice().pattern == Pattern::none ? 1 : size + 1;
+            const std::size_t room = (splitter_.choice().pattern == Pattern::none ? 1 : size) + kPlacesRoom;
             if (ends_.size() < room) ends_.resize(room);
             const std::size_t count = splitter_.cut(from, size, last, ends_.data());
             if (memory_limit && table.size() && table.memory_for(count) > memory_limit) runs.spill(table, &go_on);

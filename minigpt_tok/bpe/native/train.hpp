@@ -15,6 +15,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <unordered_set>
 
 #include "stop.hpp"
 #include "text.hpp"
@@ -35,6 +36,13 @@ class Trainer {
     Trainer(std::vector<std::string> base, Tie tie, std::int64_t min_frequency, std::size_t max_length, const GoOn& go_on)
         : tie_(tie), min_frequency_(min_frequency), max_length_(max_length), go_on_(go_on), texts_(std::move(base)), lengths_(texts_.size(), 1), widths_(texts_.size(), 1) {
         slots_.push_back(kNone);
+    }
+
+    // For a tokenizer that is trained further: its tokens are the base, each of so many units (a slot each all the same), and
+    // some bytes are not made by any merge.
+    void continue_from(const std::vector<std::size_t>& sizes, std::unordered_set<std::string> passed_over) {
+        lengths_.assign(sizes.begin(), sizes.end());
+        passed_over_ = std::move(passed_over);
     }
 
     void reserve(std::size_t units, std::size_t pieces) {
@@ -83,21 +91,21 @@ class Trainer {
                 const u32 left = static_cast<u32>(pairs_[top.pair].key >> 32), right = static_cast<u32>(pairs_[top.pair].key);
                 lengths_.push_back(lengths_[left] + lengths_[right]);
                 widths_.push_back(widths_[left] + widths_[right]);
-                if (tie_ == Tie::greatest_bytes) texts_.push_back(texts_[left] + texts_[right]);
+                if (tie_ == Tie::greatest_bytes || !passed_over_.empty()) texts_.push_back(texts_[left] + texts_[right]);
                 merge(top.pair, left, right, static_cast<u32>(lengths_.size() - 1));
                 merges.push_back({left, right, count, tokens_});
                 if (merges.size() % 256 == 0) progress(merges.size());
             }
     }
 
-    // The count of the best pair that is left after `learn` ended before its time, 0 if none is; pairs that would be too long do
-    // not count. It is less than `min_frequency`, so the search ends where that much is found.
+    // The count of the best pair that is left after `learn` ended before its time, 0 if none is; pairs that would be too long,
+    // or are passed over, do not count. It is less than `min_frequency`, so the search ends where that much is found.
     std::int64_t best_left() {
         std::unordered_map<u64, std::int64_t> left;
         std::int64_t best = 0;
         for (std::size_t place = 1; place + 1 < slots_.size() && best + 1 < min_frequency_; step()) {
             const std::size_t next = slots_[place] == kNone ? place + 1 : place + widths_[slots_[place]];
-            if (slots_[place] != kNone && slots_[next] != kNone && !too_long(slots_[place], slots_[next]))
+            if (slots_[place] != kNone && slots_[next] != kNone && !too_long(slots_[place], slots_[next]) && !passed_over(slots_[place], slots_[next]))
                 best = std::max(best, left[u64{slots_[place]} << 32 | slots_[next]] += weight(place));
             place = next;
         }
@@ -135,6 +143,7 @@ class Trainer {
     std::size_t steps_ = 0;
     std::vector<std::string> texts_;
     std::vector<u32> lengths_, widths_;  // by id: in units; in slots
+    std::unordered_set<std::string> passed_over_;
     std::vector<u32> slots_;
     std::vector<std::int64_t> weights_;  // of the pieces
     std::vector<u32> ends_, piece_at_;   // where each piece ends, its wall included; the piece at each kBlock-th slot
@@ -286,11 +295,13 @@ class Trainer {
             if (pair.count >= floor_) places_[pair.places + pair.number++] = static_cast<u32>(place);
         });
         for (u32 pair = 0; pair < pairs_.size(); ++pair)
-            if (pairs_[pair].count >= floor_) heap_.push_back(candidate(pair));
+            if (pairs_[pair].count >= floor_ && !passed_over(static_cast<u32>(pairs_[pair].key >> 32), static_cast<u32>(pairs_[pair].key)))
+                heap_.push_back(candidate(pair));
         std::make_heap(heap_.begin(), heap_.end(), Worse{this});
     }
 
-    bool too_long(u32 left, u32 right) const { return max_length_ && lengths_[left] + lengths_[right] > max_length_; }
+    bool too_long(u32 left, u32 right) const { return max_length_ && u64{lengths_[left]} + lengths_[right] > max_length_; }
+    bool passed_over(u32 left, u32 right) const { return !passed_over_.empty() && passed_over_.contains(texts_[left] + texts_[right]); }
 
     bool occurs(std::size_t place, u32 left, u32 right) const {
         return slots_[place] == left && slots_[place + widths_[left]] == right;
@@ -365,7 +376,7 @@ class Trainer {
             const u32 l = static_cast<u32>(pair.key >> 32), r = static_cast<u32>(pair.key);
             if (l == made) after_new_[r] = kNone;
             else before_new_[l] = kNone;
-            if (pair.count < floor_ || too_long(l, r)) continue;
+            if (pair.count < floor_ || too_long(l, r) || passed_over(l, r)) continue;
             const u64 places = places_.size();
             u32 kept = 0;
             for (u32 entry = pair.first; entry != kNone; entry = new_places_[entry].second, step()) {
