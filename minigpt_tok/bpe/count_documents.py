@@ -31,13 +31,12 @@ class CountedDocuments:
         self,
         counter: PieceCounter,
         documents: Iterable[str | MappedText],
-        special_tokens: tuple[str, ...],
+        matcher: Matcher,
         progress: Report | None,
-        matcher: Matcher | None = None,
     ) -> None:
-        """Count them. Specials split the text: each side is a segment of its own.
+        """Count them. What `matcher` finds splits the text: each side is a segment of its own.
 
-        Where a tokenizer is trained further, its `matcher` finds them, by its flags and behind its normalizer.
+        Where the matcher has a normalizer, the segments are normalized; bytes are counted before.
 
         Raises:
             CorpusError: a document is no text, and which; or there is no text in any.
@@ -45,18 +44,12 @@ class CountedDocuments:
         self.documents = self.bytes = self.chunks = 0
         self._counter = counter
         self._progress = progress
-        self._matcher = matcher
         self._held: list[str] = []
         self._held_characters = 0
-        # Python takes the first alternative that fits, so the longest stands first.
-        expression = "|".join(map(re.escape, sorted(special_tokens, key=len, reverse=True)))
-        self._specials = re.compile(expression) if special_tokens else None
-        self._raw_specials = re.compile(expression.encode("utf-8")) if special_tokens else None
+        self._matcher = matcher
         for number, document in enumerate(documents):
-            if isinstance(document, MappedText) and matcher is None:
+            if isinstance(document, MappedText):
                 self._count_mapped(document)
-            elif isinstance(document, MappedText):  # added tokens are looked for in characters
-                self._count_text(document.read(), number)
             else:
                 self._count_text(document, number)
         self._count_held()
@@ -74,36 +67,36 @@ class CountedDocuments:
                 f"document {number:,} has a lone surrogate at character {error.start:,}, which no UTF-8 text can hold: "
                 "read the text with errors='replace', or leave the document out"
             ) from None
-        if self._matcher is None:
-            for start, end in segments(text, self._specials):
-                self._hold(text[start:end])
-        else:
-            for part in self._matcher.parts(text):
-                if isinstance(part, str):
-                    self._hold(part)
+        self._hold_parts(text)
         self._document_done(size)
 
     def _count_mapped(self, document: MappedText) -> None:
         pretokenizer = get_pretokenizer(self._counter.recipe.pattern)
-        size = document.size
+        added = self._matcher.plain_texts
         with document.view() as view:
-            for start, end in segments(view, self._raw_specials):
-                for begin, stop in chunks(view, start, end, pretokenizer):
-                    with view[begin:stop] as chunk:
-                        self._count_part(document, chunk, begin)
+            if added is None:  # what is looked for must be looked for in characters
+                self._hold_parts(_decoded(document, view, 0))
+            else:
+                for start, end in segments(view, added):
+                    for begin, stop in chunks(view, start, end, pretokenizer):
+                        with view[begin:stop] as chunk:
+                            self._count_part(document, chunk, begin)
+            size = len(view)
         self._document_done(size)
 
     def _count_part(self, document: MappedText, part: memoryview, offset: int) -> None:
         if len(part) <= SHORT:
-            try:
-                self._hold(str(part, "utf-8"))
-            except UnicodeDecodeError as error:
-                raise document.not_utf8(offset + error.start) from None
+            self._hold(_decoded(document, part, offset))
             return
         self._count_held()  # which comes before it
         if (invalid := self._counter.add_utf8(part)) is not None:
             raise document.not_utf8(offset + invalid)
         self._chunk_done(self.bytes + offset + len(part))
+
+    def _hold_parts(self, text: str) -> None:
+        for part in self._matcher.parts(text):
+            if isinstance(part, str):
+                self._hold(part)
 
     def _hold(self, text: str) -> None:
         self._held.append(text)
@@ -129,12 +122,20 @@ class CountedDocuments:
             self._progress("bytes", n_bytes, None)
 
 
-def segments(
-    text: str | memoryview, specials: "re.Pattern[str] | re.Pattern[bytes] | None"
-) -> Iterator[tuple[int, int]]:
-    """(start, end) of what lies between the specials in a text, or in its UTF-8; none is empty."""
+def _decoded(document: MappedText, part: memoryview, offset: int) -> str:
+    try:
+        return str(part, "utf-8")
+    except UnicodeDecodeError as error:
+        raise document.not_utf8(offset + error.start) from None
+
+
+def segments(text: memoryview, added: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """(start, end) of what lies between added tokens, leftmost-longest, in the UTF-8 of a text; none is empty."""
+    # Python takes the first alternative that fits, so the longest stands first.
+    longest_first = sorted((token.encode("utf-8") for token in added), key=len, reverse=True)
+    expression = re.compile(b"|".join(map(re.escape, longest_first)))
     done = 0
-    while specials is not None and (found := specials.search(text, done)):  # type: ignore[arg-type]  # of one kind
+    while added and (found := expression.search(text, done)):
         if found.start() > done:
             yield done, found.start()
         done = found.end()

@@ -24,7 +24,7 @@ from minigpt_tok.bpe.ranks import implied_merges, made_alone, merge_list, ranks_
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
 from minigpt_tok.bpe.reference import Stop
 from minigpt_tok.bpe.renumber import with_special_tokens
-from minigpt_tok.bpe.trainer import Training, check_limits, peak_memory, plain_switches
+from minigpt_tok.bpe.trainer import Training, check_limits, merges_done, peak_memory, plain_switches
 from minigpt_tok.errors import TokenizerError
 from minigpt_tok.files import MappedText
 from minigpt_tok.progress import Report
@@ -85,8 +85,7 @@ def extend_model(
     specials = (AddedToken(content=token, id=0) for token in special_tokens)
     counter = make_counter(recipe, threads, memory_limit)
     matcher = Matcher([*model.added_tokens, *specials], model.normalizer)
-    plain = not matcher and model.normalizer is None
-    counted = CountedDocuments(counter, documents, (), progress, None if plain else matcher)
+    counted = CountedDocuments(counter, documents, matcher, progress)
     distinct = counter.distinct()
     pieces, counts = counter.counted()
     by_merging = make_encoder(replace(model, pattern="none", added_tokens=(), normalizer=None))
@@ -99,7 +98,7 @@ def extend_model(
     made = {token.content.encode("utf-8") for token in model.added_tokens}
     made |= {base[id] for id in unreachable_ids(model)}
     units = Units(base, [_length(model, token) for token in base], frozenset(made))
-    done = None if progress is None else lambda merges: progress("merges", merges, room)
+    done = merges_done(progress, distinct, room)
     learned = counter.learn_from(batch, counts, units, Stop(room, recipe.min_frequency), done)
     extended = with_merges(model, [(merge.left, merge.right) for merge in learned.merges])
     seconds = time.perf_counter() - started

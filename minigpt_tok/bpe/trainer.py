@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.count_documents import CountedDocuments
-from minigpt_tok.bpe.counting import PieceCounter
+from minigpt_tok.bpe.counting import MergesDone, PieceCounter
 from minigpt_tok.bpe.fast import make_counter
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
@@ -98,16 +99,12 @@ def train_model(
         _check_vocab_size(vocab_size, 256, len(special_tokens))
     started = time.perf_counter()
     counter = make_counter(recipe, threads, memory_limit)
-    counted = CountedDocuments(counter, documents, special_tokens, progress)
+    specials = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
+    counted = CountedDocuments(counter, documents, specials, progress)
     base = _base_tokens(counter)
     room = _check_vocab_size(vocab_size, len(base), len(special_tokens))
     distinct = counter.distinct()
-    done = None
-    if progress is not None:
-        progress("distinct pieces", distinct, distinct)
-        progress("merges", 0, room)
-        done = lambda merges: progress("merges", merges, room)  # noqa: E731
-    learned = counter.learn(base, Stop(room, recipe.min_frequency), done)
+    learned = counter.learn(base, Stop(room, recipe.min_frequency), merges_done(progress, distinct, room))
     seconds = time.perf_counter() - started
     record = Training(
         recipe=plain_switches(recipe),
@@ -139,6 +136,15 @@ def check_limits(threads: int | None, memory_limit: int | None) -> None:
             check_whole(argument, value)
             if value < 1:
                 raise TokenizerError(f"{argument} is {value}; the least is 1")
+
+
+def merges_done(progress: Report | None, distinct: int, room: int) -> MergesDone | None:
+    """Report what learning begins with, and give what reports the merges."""
+    if progress is None:
+        return None
+    progress("distinct pieces", distinct, distinct)
+    progress("merges", 0, room)
+    return lambda merges: progress("merges", merges, room)
 
 
 def _base_tokens(counter: PieceCounter) -> list[bytes]:

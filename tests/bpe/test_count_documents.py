@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minigpt_tok.bpe import count_documents
+from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.count_documents import CountedDocuments, chunks, segments
 from minigpt_tok.bpe.counting import PieceCounter
+from minigpt_tok.bpe.model import AddedToken
 from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer
 from minigpt_tok.bpe.recipes import get_recipe
 from minigpt_tok.bpe.trainer import train_model
@@ -77,7 +79,8 @@ def test_ordinary_text_is_cut_about_where_that_is_wanted(pattern):
 @pytest.mark.parametrize("pattern", ["none", r"[a-z]+| "])
 def test_a_pattern_without_certain_cuts_has_one_chunk(pattern):
     text = memoryview(b"the cat sat " * 100)
-    assert list(chunks(text, 3, 900, get_pretokenizer(pattern), 10)) == [(3, 900)]
+    pretokenizer = get_pretokenizer(pattern)
+    assert list(chunks(text, 3, 900, pretokenizer, 10)) == [(3, 900)]
 
 
 def test_a_text_without_a_certain_cut_is_looked_through_once():
@@ -98,19 +101,18 @@ def test_what_is_not_utf8_is_not_cut():
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(["<s>", "<s><t>", "é", "a b", "<", "s>"]), max_size=12).map("".join))
-def test_segments_are_the_same_in_characters_and_in_bytes(text):
+def test_segments_are_what_lies_between_added_tokens(text):
     specials = ("<s><t>", "<s>", "a b")
-    expression = "|".join(map(re.escape, specials))
-    expected = [part for part in re.split(expression, text) if part]
-    assert [text[start:end] for start, end in segments(text, re.compile(expression))] == expected
+    matcher = Matcher(AddedToken(content=token, id=0) for token in specials)
     raw = memoryview(text.encode())
-    found = segments(raw, re.compile(expression.encode()))
-    assert [str(raw[start:end], "utf-8") for start, end in found] == expected
+    found = [str(raw[start:end], "utf-8") for start, end in segments(raw, specials)]
+    assert found == [part for part in matcher.parts(text) if isinstance(part, str)]
+    assert found == [part for part in re.split("|".join(map(re.escape, specials)), text) if part]
 
 
 def test_without_specials_there_is_one_segment_or_none():
-    assert list(segments("ab", None)) == [(0, 2)]
-    assert list(segments(memoryview(b""), None)) == []
+    assert list(segments(memoryview(b"ab"), ())) == [(0, 2)]
+    assert list(segments(memoryview(b""), ())) == []
 
 
 # Files
@@ -166,7 +168,8 @@ def test_a_long_file_is_never_decoded_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(PieceCounter, "add", lambda self, texts: longest.extend(map(len, texts)))
     for specials in ((), ("<s>",), ("no such token",)):
         longest.clear()
-        counted = CountedDocuments(PieceCounter(get_recipe("hf")), [mapped(tmp_path, text)], specials, None)
+        matcher = Matcher(AddedToken(content=token, id=0) for token in specials)
+        counted = CountedDocuments(PieceCounter(get_recipe("hf")), [mapped(tmp_path, text)], matcher, None)
         assert counted.bytes == len(text)
         assert sum(longest) == len(text.replace(*specials, "") if specials == ("<s>",) else text)
         assert max(longest) <= 1000
@@ -179,7 +182,9 @@ def test_chunks_and_bytes_are_told(small_chunks, tmp_path):
     told = []
     text = "the cat sat on the mat " * 20
     counter = PieceCounter(get_recipe("hf"))
-    counted = CountedDocuments(counter, [text, mapped(tmp_path, text), ""], (), lambda *step: told.append(step))
+    counted = CountedDocuments(
+        counter, [text, mapped(tmp_path, text), ""], Matcher(()), lambda *step: told.append(step)
+    )
     numbers = [done for stage, done, _ in told if stage == "chunks"]
     sizes = [done for stage, done, _ in told if stage == "bytes"]
     assert numbers == list(range(1, counted.chunks + 1))
