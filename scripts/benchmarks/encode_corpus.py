@@ -129,9 +129,11 @@ def _page(result: dict[str, Any]) -> str:
     lines = [
         "# From a text file to id files on disk",
         "",
-        f"{result['text_bytes'] / 1e6:.0f} MB of English prose in {result['documents']:,} documents, GPT-2's vocabulary; "
-        f"{result['rounds']} rounds; {result['machine']['processor']}, {result['machine']['cores']} cores, load "
-        f"{result['machine']['load']}. Made by `scripts/benchmark.py encode-corpus`.",
+        (
+            f"{result['text_bytes'] / 1e6:.0f} MB of English prose in {result['documents']:,} documents, GPT-2's vocabulary; "
+            f"{result['rounds']} rounds; {result['machine']['processor']}, {result['machine']['cores']} cores, load "
+            f"{result['machine']['load']}. Made by `scripts/benchmark.py encode-corpus`."
+        ),
         "",
         "| | MB/s | × the core alone |",
         "| --- | --- | --- |",
