@@ -98,8 +98,9 @@ class Documents:
     def with_bytes(self) -> Iterator[Raw]:
         """A reading that gives each text with its UTF-8, which has to be known here in any case."""
         counts = ReadCounts()
+        keep = self._keep
         for number, document in enumerate(self._limited(counts)):
-            if self._keep is None or self._keep(number, document.raw):
+            if keep is None or keep(number, document.raw):
                 counts.documents += 1
                 counts.n_bytes += len(document.raw)
                 yield document

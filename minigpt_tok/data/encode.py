@@ -8,8 +8,9 @@ Memory holds a few batches and the longest document.
 
 import hashlib
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from minigpt_tok.files import StrPath
 from minigpt_tok.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
+
+_WRITTEN_AT_ONCE = 2  # batches of ids that may wait to be written
 
 # Called after each batch with the split, the bytes of text done in all splits, and about how many there are if known.
 Progress = Callable[[str, int, int | None], None]
@@ -141,11 +144,18 @@ def _encode_split(
             shards.drop_rest()
             return None
         todo = _without_finished(chain([first], batches), shards, on_bytes)
-        for batch, (ids, lengths) in engine.encode(todo, documents.name):
-            sizes = np.array([len(raw) for _, raw in batch.documents], dtype=np.int64)
-            shards.write(ids, lengths, sizes, _digests(batch))
-            if on_bytes is not None:
-                on_bytes(shards.metadata.n_bytes)
+        # Hashing and writing ids need no Python, so they go on beside the reading of the next batches.
+        with ThreadPoolExecutor(1, "minigpt-tok-write") as writer:
+            writing: deque[Future[None]] = deque()
+            for batch, (ids, lengths) in engine.encode(todo, documents.name):
+                sizes = np.array([len(raw) for _, raw in batch.documents], dtype=np.int64)
+                writing.append(writer.submit(shards.write, ids, lengths, sizes, _digests(batch)))
+                while len(writing) > _WRITTEN_AT_ONCE:
+                    writing.popleft().result()
+                if on_bytes is not None:
+                    on_bytes(shards.n_bytes)
+            for written in writing:
+                written.result()
         shards.finish()
         return shards.metadata
 
@@ -305,6 +315,6 @@ def _without_finished(
         if not shards.keep(sum(len(b.documents) for b in held), size, b"".join(map(_digests, held))):
             yield from held
         elif on_bytes is not None:
-            on_bytes(shards.metadata.n_bytes)
+            on_bytes(shards.n_bytes)
     shards.drop_rest()
     yield from batches

@@ -112,6 +112,11 @@ class Shards:
             text_sha256=self._text_hash.hexdigest(),
         )
 
+    @property
+    def n_bytes(self) -> int:
+        """Of the text that has been kept and written."""
+        return self._at.n_bytes
+
     def __enter__(self) -> "Shards":
         with self._clear_errors(), contextlib.ExitStack() as files:
             self.folder.mkdir(parents=True, exist_ok=True)

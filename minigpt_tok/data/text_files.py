@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 END_OF_TEXT = "<|endoftext|>"
 ERRORS = ("strict", "replace", "ignore")
 _CHUNK = 1 << 20  # bytes
+_LF, _CR = b"\n\r"
 
 # Formats that look like files of text to a caller, and are not read.
 UNREAD_KINDS = frozenset((".json", ".csv", ".tsv", ".pdf", ".npy", ".npz", ".bin", ".pt", ".safetensors")) | frozenset(
@@ -193,14 +194,15 @@ def cut_at(
         if found < 0:
             break
         first, last = found, found + len(token)
-        if before and first > start and buffer[first - 1 : first] == b"\n":
+        if before and first > start and buffer[first - 1] == _LF:
             first -= 1
-            if carriage_returns and first > start and buffer[first - 1 : first] == b"\r":
+            if carriage_returns and first > start and buffer[first - 1] == _CR:
                 first -= 1
-        if after and buffer[last : last + 1] == b"\n":
-            last += 1
-        elif after and carriage_returns and buffer[last : last + 2] == b"\r\n":
-            last += 2
+        if after and last < len(buffer):
+            if buffer[last] == _LF:
+                last += 1
+            elif carriage_returns and buffer[last : last + 2] == b"\r\n":
+                last += 2
         begins_line = first < found or found == start
         ends_line = last > found + len(token) or last == len(buffer)
         search = found + len(token)
