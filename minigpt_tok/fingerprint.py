@@ -32,7 +32,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from minigpt_tok.bpe.model import AddedToken, BPEModel
-from minigpt_tok.bpe.pretokenize import known_pattern_name
+from minigpt_tok.bpe.patterns import known_pattern_name
 from minigpt_tok.bpe.ranks import implied_merges, live_merges, ranks_suffice, unreachable_ids
 
 FINGERPRINT_VERSION = 1

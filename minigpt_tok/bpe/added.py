@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Literal
 
 from minigpt_tok.bpe import character_sets as sets
+from minigpt_tok.bpe.classes import is_space
 from minigpt_tok.bpe.model import AddedToken
 from minigpt_tok.bpe.normalize import Normalizer, Span, from_printable
-from minigpt_tok.bpe.pretokenize import is_space
 from minigpt_tok.errors import TokenizerError
 
 SpecialTokens = Collection[str] | Literal["all"]

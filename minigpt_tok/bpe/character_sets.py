@@ -1,30 +1,20 @@
 """Sets of characters as ranges, and the names that regular expressions have for them.
 
-A set is a tuple of closed ranges of code points, ascending and never touching, as in `pretokenize`.
+A set is a tuple of closed ranges of code points, ascending and never touching, as in `classes`.
 """
 
 from bisect import bisect_right
 from functools import cache
 
 from minigpt_tok.bpe import oniguruma_classes, rust_classes
-from minigpt_tok.bpe.pretokenize import Ranges, class_ranges
+from minigpt_tok.bpe.classes import Ranges, class_ranges
+from minigpt_tok.bpe.classes import union as union
 
 LAST = 0x10FFFF
 EVERYTHING: Ranges = ((0, LAST),)
 _LATIN_1_FRACTIONS: Ranges = ((0xB2, 0xB3), (0xB9, 0xB9), (0xBC, 0xBE))
 _HEX_DIGITS: Ranges = ((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
 _LETTERS = ("Lu", "Ll", "Lt", "Lm", "Lo")
-
-
-def union(*many: Ranges) -> Ranges:
-    """The characters of any."""
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(pair for ranges in many for pair in ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return tuple(merged)
 
 
 def complement(ranges: Ranges) -> Ranges:

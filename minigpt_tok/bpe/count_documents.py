@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.counting import PieceCounter
-from minigpt_tok.bpe.pretokenize import PATTERNS, PreTokenizer, get_pretokenizer
+from minigpt_tok.bpe.patterns import PATTERNS
+from minigpt_tok.bpe.pretokenize import PreTokenizer, get_pretokenizer
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import MappedText
 from minigpt_tok.progress import Report

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 
 from minigpt_tok.bpe.expression import get_expression
 from minigpt_tok.bpe.oniguruma import UnreadableError
-from minigpt_tok.bpe.pretokenize import PreTokenizer, UnicodeVersionWarning, pattern_names, shortened
+from minigpt_tok.bpe.patterns import pattern_names, shortened
+from minigpt_tok.bpe.pretokenize import PreTokenizer, UnicodeVersionWarning
 from minigpt_tok.errors import TokenizerError
 
 

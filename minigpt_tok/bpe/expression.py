@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 from minigpt_tok.bpe import character_sets as sets
+from minigpt_tok.bpe.classes import Ranges
 from minigpt_tok.bpe.oniguruma import (
     Alternatives,
     Anchor,
@@ -21,7 +22,6 @@ from minigpt_tok.bpe.oniguruma import (
     may_be_empty,
     parse,
 )
-from minigpt_tok.bpe.pretokenize import Ranges
 
 _BEYOND_PLANE_0 = re.compile("[\U00010000-\U0010ffff]")
 _PLANE_0: Ranges = ((0, 0xFFFF),)

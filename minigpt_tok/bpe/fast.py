@@ -17,7 +17,8 @@ from minigpt_tok.bpe.decoder import Decoder
 from minigpt_tok.bpe.encoder import Around, Batch, Encode, Encoder, from_utf8
 from minigpt_tok.bpe.model import AddedToken, BPEModel
 from minigpt_tok.bpe.native import core
-from minigpt_tok.bpe.pretokenize import NO_CUT, get_pretokenizer
+from minigpt_tok.bpe.patterns import NO_CUT
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Merge, Stop
 from minigpt_tok.errors import CorpusError, TokenizerError

@@ -18,9 +18,9 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, ClassVar, Literal
 
 from minigpt_tok.bpe import character_sets as sets
+from minigpt_tok.bpe.classes import Ranges, class_ranges
 from minigpt_tok.bpe.expression import get_expression
 from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE
-from minigpt_tok.bpe.pretokenize import Ranges, class_ranges
 
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 Span = tuple[int, int]

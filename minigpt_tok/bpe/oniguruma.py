@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from minigpt_tok.bpe import character_sets as sets
-from minigpt_tok.bpe.pretokenize import Ranges, class_ranges
+from minigpt_tok.bpe.classes import Ranges, class_ranges
 from minigpt_tok.errors import TokenizerError
 
 MOST_REPEATS = 1000

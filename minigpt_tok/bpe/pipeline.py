@@ -15,7 +15,8 @@ from typing import Any, Literal, get_args
 from minigpt_tok.bpe import character_sets as sets
 from minigpt_tok.bpe.expression import get_expression
 from minigpt_tok.bpe.normalize import Span, ToPrintable, to_printable
-from minigpt_tok.bpe.pretokenize import get_pretokenizer, known_pattern_name
+from minigpt_tok.bpe.patterns import known_pattern_name
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 
 Behavior = Literal["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
 BEHAVIORS: tuple[Behavior, ...] = get_args(Behavior)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from minigpt_tok.amounts import counted
-from minigpt_tok.bpe.pretokenize import PATTERNS
+from minigpt_tok.bpe.patterns import PATTERNS
 from minigpt_tok.cli.options import AsJson, Overwrite
 from minigpt_tok.cli.printing import print_facts, print_json
 from minigpt_tok.errors import FormatError, MiniGPTTokError, TokenizerError

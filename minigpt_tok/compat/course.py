@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from minigpt_tok import tokenizer as core
+from minigpt_tok.bpe.classes import is_letter, is_number, is_space
 from minigpt_tok.bpe.model import BYTE_TO_CHARACTER
-from minigpt_tok.bpe.pretokenize import get_pretokenizer, is_letter, is_number, is_space
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import get_recipe
 from minigpt_tok.bpe.trainer import train_model
 from minigpt_tok.errors import FormatError, TokenizerError

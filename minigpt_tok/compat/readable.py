@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from minigpt_tok import tokenizer as core
-from minigpt_tok.bpe.pretokenize import PATTERNS
+from minigpt_tok.bpe.patterns import PATTERNS
 from minigpt_tok.bpe.recipes import CHAT_TOKENS, get_recipe
 from minigpt_tok.bpe.trainer import train_model
 from minigpt_tok.errors import TokenizerError

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, AddedToken, BPEModel, bytes_of
-from minigpt_tok.bpe.pretokenize import get_pretokenizer, known_pattern_name
+from minigpt_tok.bpe.patterns import known_pattern_name
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.bpe.recipes import END_OF_TEXT
 from minigpt_tok.errors import FormatError

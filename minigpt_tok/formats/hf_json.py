@@ -15,7 +15,8 @@ import json
 from typing import Any
 
 from minigpt_tok.bpe.model import BPEModel
-from minigpt_tok.bpe.pretokenize import get_pretokenizer, known_pattern_name
+from minigpt_tok.bpe.patterns import known_pattern_name
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.ranks import unreachable_ids
 from minigpt_tok.bpe.trainer import Training
 from minigpt_tok.errors import FormatError, TokenizerError

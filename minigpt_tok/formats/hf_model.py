@@ -5,8 +5,9 @@ from typing import Any
 
 from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE, AddedToken, BPEModel, bytes_of
 from minigpt_tok.bpe.normalize import Normalizer
+from minigpt_tok.bpe.patterns import PATTERNS
 from minigpt_tok.bpe.pipeline import Pipeline
-from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.errors import FormatError
 from minigpt_tok.formats.loaded import field, refusal, tokens_by_id

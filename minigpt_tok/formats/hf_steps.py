@@ -12,14 +12,9 @@ from minigpt_tok.bpe import normalize, pipeline
 from minigpt_tok.bpe.expression import get_expression
 from minigpt_tok.bpe.normalize import Normalizer
 from minigpt_tok.bpe.oniguruma import UnreadableError
+from minigpt_tok.bpe.patterns import NO_CUT, PATTERNS, known_pattern_name, oniguruma_expression
 from minigpt_tok.bpe.pipeline import BEHAVIORS, ByteLevel, Digits, Metaspace, Pipeline, Split
-from minigpt_tok.bpe.pretokenize import (
-    LONGEST_EXPRESSION,
-    NO_CUT,
-    PATTERNS,
-    known_pattern_name,
-    oniguruma_expression,
-)
+from minigpt_tok.bpe.pretokenize import LONGEST_EXPRESSION
 from minigpt_tok.errors import FormatError
 from minigpt_tok.formats.loaded import field, refusal
 

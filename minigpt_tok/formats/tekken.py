@@ -9,7 +9,8 @@ import binascii
 from typing import Any
 
 from minigpt_tok.bpe.model import AddedToken, BPEModel
-from minigpt_tok.bpe.pretokenize import get_pretokenizer, known_pattern_name
+from minigpt_tok.bpe.patterns import known_pattern_name
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.errors import FormatError, TokenizerError
 from minigpt_tok.formats.loaded import MOST_IDS, Loaded, field
 

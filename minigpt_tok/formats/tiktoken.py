@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 
 from minigpt_tok.bpe.model import AddedToken, BPEModel
-from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer, known_pattern_name
+from minigpt_tok.bpe.patterns import PATTERNS, known_pattern_name
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.ranks import implied_merges, ranks_suffice, unreachable_ids
 from minigpt_tok.errors import FormatError
 from minigpt_tok.files import StrPath, read_text, write_text

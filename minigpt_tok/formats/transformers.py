@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from minigpt_tok.bpe.model import BPEModel
-from minigpt_tok.bpe.pretokenize import oniguruma_expression
+from minigpt_tok.bpe.patterns import oniguruma_expression
 from minigpt_tok.bpe.recipes import END_OF_TEXT
 from minigpt_tok.bpe.trainer import Training
 from minigpt_tok.errors import MissingDependencyError

@@ -7,10 +7,10 @@ from functools import cached_property
 import pytest
 
 from minigpt_tok.bpe import fast, native
+from minigpt_tok.bpe.classes import class_ranges
 from minigpt_tok.bpe.counting import PieceCounter
 from minigpt_tok.bpe.encoder import Encoder
 from minigpt_tok.bpe.model import ALL_BYTES, BPEModel
-from minigpt_tok.bpe.pretokenize import class_ranges
 from minigpt_tok.bpe.recipes import get_recipe
 from minigpt_tok.bpe.reference import Stop
 from minigpt_tok.bpe.trainer import number_tokens

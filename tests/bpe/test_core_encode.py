@@ -13,7 +13,8 @@ import pytest
 from minigpt_tok.bpe.encoder import LONG_PIECE, Encoder
 from minigpt_tok.bpe.fast import FastEncoder
 from minigpt_tok.bpe.model import ALL_BYTES, BPEModel
-from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer
+from minigpt_tok.bpe.patterns import PATTERNS
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.errors import TokenizerError
 
 ALL_PATTERNS = (*sorted(PATTERNS), "none")

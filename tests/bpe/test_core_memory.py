@@ -15,7 +15,7 @@ import pytest
 
 from minigpt_tok.bpe.fast import FastEncoder, FastPieceCounter
 from minigpt_tok.bpe.model import ALL_BYTES
-from minigpt_tok.bpe.pretokenize import PATTERNS
+from minigpt_tok.bpe.patterns import PATTERNS
 from minigpt_tok.bpe.recipes import get_recipe
 from minigpt_tok.bpe.reference import Stop
 from minigpt_tok.errors import TokenizerError

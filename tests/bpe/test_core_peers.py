@@ -12,7 +12,7 @@ import tiktoken
 import tokenizers
 
 from minigpt_tok.bpe.fast import FastEncoder
-from minigpt_tok.bpe.pretokenize import PATTERNS
+from minigpt_tok.bpe.patterns import PATTERNS
 from minigpt_tok.tokenizer import Tokenizer
 
 PUBLISHED = {

@@ -15,7 +15,7 @@ import tokenizers
 from minigpt_tok.bpe.counting import PieceCounter
 from minigpt_tok.bpe.fast import FastPieceCounter
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER
-from minigpt_tok.bpe.pretokenize import PATTERNS
+from minigpt_tok.bpe.patterns import PATTERNS
 from minigpt_tok.bpe.recipes import RECIPES, get_recipe
 from minigpt_tok.bpe.reference import Stop
 from minigpt_tok.bpe.trainer import _base_tokens, train_model

@@ -12,7 +12,8 @@ from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.count_documents import CountedDocuments, chunks, segments
 from minigpt_tok.bpe.counting import PieceCounter
 from minigpt_tok.bpe.model import AddedToken
-from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer
+from minigpt_tok.bpe.patterns import PATTERNS
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import get_recipe
 from minigpt_tok.bpe.trainer import train_model
 from minigpt_tok.errors import CorpusError

@@ -14,15 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
-from minigpt_tok.bpe.pretokenize import (
-    PATTERNS,
-    UnicodeVersionWarning,
-    class_ranges,
-    get_pretokenizer,
-    is_letter,
-    known_pattern_name,
-    oniguruma_expression,
-)
+from minigpt_tok.bpe.classes import class_ranges, is_letter
+from minigpt_tok.bpe.patterns import PATTERNS, known_pattern_name, oniguruma_expression
+from minigpt_tok.bpe.pretokenize import UnicodeVersionWarning, get_pretokenizer
 from minigpt_tok.errors import TokenizerError
 
 NAMES = tuple(PATTERNS)

@@ -11,7 +11,7 @@ import tiktoken
 from tokenizers import Regex, pre_tokenizers
 
 from minigpt_tok.bpe import unicode_classes
-from minigpt_tok.bpe.pretokenize import class_ranges, is_letter, is_mark, is_number, is_space
+from minigpt_tok.bpe.classes import class_ranges, is_letter, is_mark, is_number, is_space
 
 CLASSES = ("Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "White_Space")
 AS_EXPRESSION = {name: r"\s" if name == "White_Space" else rf"\p{{{name}}}" for name in (*CLASSES, "L")}

@@ -11,7 +11,7 @@ import pytest
 
 from minigpt_tok import train_tokenizer
 from minigpt_tok.bpe.model import ALL_BYTES, AddedToken, BPEModel
-from minigpt_tok.bpe.pretokenize import PATTERNS
+from minigpt_tok.bpe.patterns import PATTERNS
 from minigpt_tok.errors import FormatError
 from minigpt_tok.formats import cs336
 from minigpt_tok.formats.tiktoken import read_ranks, to_model

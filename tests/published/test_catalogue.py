@@ -14,8 +14,10 @@ from itertools import pairwise
 import pytest
 
 from minigpt_tok import train_tokenizer
+from minigpt_tok.bpe.classes import is_space
 from minigpt_tok.bpe.model import ALL_BYTES
-from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer, is_space
+from minigpt_tok.bpe.patterns import PATTERNS
+from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.reference import Stop, train_merges
 from minigpt_tok.compat.course import split_digits
 from minigpt_tok.errors import FormatError

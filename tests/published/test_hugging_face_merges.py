@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minigpt_tok import train_tokenizer
-from minigpt_tok.bpe.pretokenize import oniguruma_expression
+from minigpt_tok.bpe.patterns import oniguruma_expression
 
 tokenizers = pytest.importorskip("tokenizers")
 

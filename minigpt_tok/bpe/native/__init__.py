@@ -10,7 +10,7 @@ import logging
 import os
 from types import ModuleType
 
-from minigpt_tok.bpe.pretokenize import class_ranges
+from minigpt_tok.bpe.classes import class_ranges
 
 _LETTER, _NUMBER, _SPACE, _NOT_SMALL, _NOT_CAPITAL = 1, 2, 4, 8, 16  # as in text.hpp
 _FLAGS = {
