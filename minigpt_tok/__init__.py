@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from minigpt_tok.checkpoint import embed_fingerprint, verify_checkpoint
     from minigpt_tok.data.data_module import TokenDataModule
     from minigpt_tok.data.encode import encode_corpus
+    from minigpt_tok.data.hub_encoding import encode_dataset
+    from minigpt_tok.data.mixture import Mixture
+    from minigpt_tok.data.stream import TokenStream
     from minigpt_tok.data.token_dataset import TokenDataset
     from minigpt_tok.errors import TokenizerMismatchError
     from minigpt_tok.gpt.config import MiniGPTConfig
@@ -27,8 +30,10 @@ _HOME = {
     "BitsPerByte": "measure.bits_per_byte",
     "MiniGPT": "gpt.model",
     "MiniGPTConfig": "gpt.config",
+    "Mixture": "data.mixture",
     "TokenDataModule": "data.data_module",
     "TokenDataset": "data.token_dataset",
+    "TokenStream": "data.stream",
     "Tokenizer": "tokenizer",
     "TokenizerFingerprint": "gpt.fingerprint_callback",
     "TokenizerMismatchError": "errors",
@@ -36,6 +41,7 @@ _HOME = {
     "compare_tokenizers": "measure.compare",
     "embed_fingerprint": "checkpoint",
     "encode_corpus": "data.encode",
+    "encode_dataset": "data.hub_encoding",
     "train_tokenizer": "train",
     "verify_checkpoint": "checkpoint",
 }
@@ -44,8 +50,10 @@ __all__ = [
     "BitsPerByte",
     "MiniGPT",
     "MiniGPTConfig",
+    "Mixture",
     "TokenDataModule",
     "TokenDataset",
+    "TokenStream",
     "Tokenizer",
     "TokenizerFingerprint",
     "TokenizerMismatchError",
@@ -54,6 +62,7 @@ __all__ = [
     "compare_tokenizers",
     "embed_fingerprint",
     "encode_corpus",
+    "encode_dataset",
     "train_tokenizer",
     "verify_checkpoint",
 ]

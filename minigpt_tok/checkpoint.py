@@ -9,6 +9,7 @@ A checkpoint is a dict of plain types. These keys bind it to its tokenizer and i
 | `tokenizer` | the tokenizer itself, the text of `Tokenizer.to_json` |
 | `vocab_size` | its ids, special tokens included |
 | `data_fingerprint` | optional: SHA-256 of the ids that the model was trained on, see `minigpt_tok.data.identity` |
+| `transplant` | of a model that was given another tokenizer: of which it was made, see `minigpt_tok.transplant` |
 | `embedding_rows` | optional, set by you: declares that the embedding is padded to so many rows |
 
 How the token embedding is found, and how padding is declared: `minigpt_tok.gpt.embedding_rows`.
@@ -34,8 +35,10 @@ from minigpt_tok.checkpoint_binding import (
     DATA_KEY,
     FINGERPRINT_KEY,
     OWN_KEYS,
+    TRANSPLANT_KEY,
     Bound,
     bound_tokenizer,
+    described_transplant,
     embed,
     mismatch,
     unverified,
@@ -340,8 +343,11 @@ def check(path: StrPath, tokenizer: Tokenizer | StrPath | None = None, data: Any
     looked = _Looked(checkpoint, where, given)
     found = [Check("file", True, "whole, of plain types only"), looked.fingerprint(), looked.tokenizer_inside()]
     found.append(looked.rows())
+    if TRANSPLANT_KEY in checkpoint:
+        found.append(Check("transplanted", None, described_transplant(checkpoint[TRANSPLANT_KEY])))
     if given is not None:
         found.append(looked.tokenizer_given(given))
+        found += looked.what_is_kept(given)
     trained_on = None if data is None else checkpoint.get(DATA_KEY)
     for name, metadata in files.items():
         is_train = metadata.split == "train" or len(files) == 1
@@ -396,6 +402,17 @@ class _Looked:
         if self.bound.fingerprint != given.fingerprint:
             return Check(name, False, str(mismatch(self.where, self.bound, given, repr(self.where))))
         return Check(name, True, "the one that the checkpoint was trained with")
+
+    def what_is_kept(self, given: Tokenizer) -> list[Check]:
+        """Of another tokenizer, what a transplant would keep; nothing where there is none to speak of."""
+        from minigpt_tok.transplant import vocabulary_change  # it is made of what is in this module
+
+        inside = None if self.bound is None else self.bound.tokenizer
+        if inside is None or inside.fingerprint == given.fingerprint or not config_of(self.checkpoint):
+            return []
+        change = vocabulary_change(inside, given)
+        advice = f"To make such a checkpoint: minigpt-tok transplant {self.where} --tokenizer … -o …"
+        return [Check("what could be kept", None, f"{change}.\n{advice}")]
 
     def data(self, path: str, split: str, trained_on: bool | None) -> Check:
         name = f"data {split}"

@@ -14,6 +14,7 @@ VERSION_KEY = "tokenizer_fingerprint_version"
 TOKENIZER_KEY = "tokenizer"
 VOCAB_SIZE_KEY = "vocab_size"
 DATA_KEY = "data_fingerprint"
+TRANSPLANT_KEY = "transplant"
 OWN_KEYS = (FINGERPRINT_KEY, VERSION_KEY, TOKENIZER_KEY, VOCAB_SIZE_KEY)
 
 
@@ -136,5 +137,15 @@ def mismatch(where: str, bound: Bound, given: Tokenizer, source: str = "checkpoi
     lines += [f"  also {reason}" for reason in others[:2]]
     lines.append(f"{found.ids_sentence}.")
     lines.append(f"To use this checkpoint, take its own tokenizer: minigpt_tok.checkpoint.tokenizer_of({source}).")
-    lines.append("To use the tokenizer given, train a model on ids that it made.")
+    lines.append(
+        "To use the tokenizer given, train a model on ids that it made; minigpt-tok transplant makes one to begin with."
+    )
     return TokenizerMismatchError("\n".join(lines))
+
+
+def described_transplant(provenance: Any) -> str:
+    """What a checkpoint says of where it comes from, in a sentence."""
+    if not isinstance(provenance, dict):
+        return f"it says {str(provenance)[:80]!r}, which this version does not know"
+    counts = [f"{provenance.get(name, '?')} {name}" for name in ("copied", "averaged", "unknown")]
+    return f"from the tokenizer {provenance.get('from_tokenizer')}: embeddings {', '.join(counts)}"

@@ -14,7 +14,17 @@ class TokenizerError(MiniGPTTokError, ValueError):
 
 
 class FormatError(MiniGPTTokError, ValueError):
-    """A file that is broken, edited, or of another kind than it was taken for."""
+    """A file that is broken, edited, or of another kind than it was taken for.
+
+    Messages quote what is in the file; the middle of a very long one is left out.
+    """
+
+    LONGEST = 800  # characters
+
+    def __init__(self, message: str) -> None:
+        if len(message) > self.LONGEST:
+            message = f"{message[: self.LONGEST // 2]} … {message[-self.LONGEST // 2 :]}"
+        super().__init__(message)
 
 
 class CorpusError(MiniGPTTokError, ValueError):

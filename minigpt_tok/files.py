@@ -30,13 +30,12 @@ def replacing(path: StrPath) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        # mkstemp makes files that only their owner can read; the final file gets the ordinary mode.
-        temporary.chmod(0o666 & ~_umask())
+        ordinary_mode(temporary)  # mkstemp makes files that only their owner can read
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _flush_folder(target.parent)
+    flush_folder(target.parent)
 
 
 @contextlib.contextmanager
@@ -58,14 +57,24 @@ def read_text(path: StrPath, *, limit: int, what: str) -> str:
     Raises:
         FormatError: the file is larger than `limit` or not UTF-8 (with the byte offset).
     """
-    with open(path, "rb") as file:
-        raw = file.read(limit + 1)
-    if len(raw) > limit:
-        raise FormatError(f"{path}: larger than {limit:,} bytes, the most that is read as {what}")
+    raw = read_bytes(path, limit=limit, what=what)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: not UTF-8 at byte {error.start:,}, so not {what}") from None
+
+
+def read_bytes(path: StrPath, *, limit: int, what: str) -> bytes:
+    """Read a file of at most `limit` bytes; `what` names it in the error. A larger one is not read at all.
+
+    Raises:
+        FormatError: the file is larger than `limit`.
+    """
+    with open(path, "rb") as file:
+        raw = file.read(limit + 1) if (size := os.fstat(file.fileno()).st_size) <= limit else b""
+    if max(size, len(raw)) > limit:
+        raise FormatError(f"{path}: larger than {limit:,} bytes, the most that is read as {what}")
+    return raw
 
 
 class MappedText:
@@ -81,13 +90,13 @@ class MappedText:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[memoryview]:
-        """The file's bytes; the file must not be empty."""
-        with (
-            open(self.path, "rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-            memoryview(mapped) as view,
-        ):
-            yield view
+        """The file's bytes, as they lie in the file."""
+        with open(self.path, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:  # of which no map can be made
+                yield memoryview(b"")
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+                yield view
 
     def read(self) -> str:
         """The text.
@@ -114,13 +123,18 @@ def sha256_of(path: StrPath) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def ordinary_mode(path: Path) -> None:
+    """Give a file the mode that files get by default."""
+    path.chmod(0o666 & ~_umask())
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Make the rename itself durable, where the system lets a folder be opened (not on Windows)."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)

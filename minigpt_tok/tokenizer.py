@@ -58,6 +58,11 @@ class Tokenizer:
         return self._training
 
     @property
+    def name(self) -> str | None:
+        """Where it is from, if that says more than a path: `hf:NAME@COMMIT` for one from the hub."""
+        return self._name
+
+    @property
     def unit(self) -> str:
         """`byte` or `character`: what a base token is."""
         return self._model.unit
@@ -176,6 +181,11 @@ class Tokenizer:
             # that it saves take as long as the encoding.
             self.encode = shortcut  # type: ignore[method-assign]
         return encoder
+
+    @property
+    def encodes_in_threads(self) -> bool:
+        """Whether `encode_batch_to_numpy` uses all cores by itself, and leaves Python to others meanwhile."""
+        return self._encoder.is_parallel
 
     @cached_property
     def _decoder(self) -> Any:
@@ -428,13 +438,28 @@ class Tokenizer:
         return formats.to_json(self._model, self._training, self.fingerprint, self._carried)
 
     @classmethod
-    def load(cls, path: StrPath) -> "Tokenizer":
-        """Read a tokenizer file of any known format, recognised by what is in it.
+    def load(
+        cls,
+        path: StrPath,
+        *,
+        pattern: str | None = None,
+        special_tokens: Mapping[str, int | None] | None = None,
+    ) -> "Tokenizer":
+        """Read a tokenizer of any known format, recognised by what is in it: a file, or a folder that holds one.
+
+        Args:
+            path: the file or folder; of a format of two files either of them. `hf:NAME` or `hf:NAME@REVISION` is a
+                repository on the Hugging Face hub, of which the tokenizer's files are fetched; `name` has the commit.
+            pattern: the pre-tokenizer, for formats that do not name theirs: ranks, and vocabulary with merges (`gpt2`
+                unless given). Ranks of a published file need none: they are known.
+            special_tokens: likewise special token → id, or `None` for its id where the file has the token.
 
         Raises:
             FormatError: it is of no known format, damaged, or edited since it was saved.
+            TokenizerError: pattern or special tokens for a format that names its own.
+            FileNotFoundError: there is no such file.
         """
-        return cls._from_loaded(formats.load(path))
+        return cls._from_loaded(formats.load(path, pattern=pattern, special_tokens=special_tokens))
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
@@ -468,9 +493,12 @@ class Tokenizer:
         return formats.cs336.from_model(self._model)
 
     @classmethod
-    def from_gpt2(cls, vocab_json: StrPath, merges_txt: StrPath) -> "Tokenizer":
-        """From GPT-2's two files, `vocab.json` or `encoder.json`, and `merges.txt` or `vocab.bpe`."""
-        return cls(formats.gpt2.load(vocab_json, merges_txt))
+    def from_gpt2(cls, vocab_json: StrPath, merges_txt: StrPath, special_tokens: Iterable[str] = ()) -> "Tokenizer":
+        """From GPT-2's two files, `vocab.json` or `encoder.json`, and `merges.txt` or `vocab.bpe`.
+
+        `<|endoftext|>` in the vocabulary becomes a special token, as do the entries that are named.
+        """
+        return cls(formats.gpt2.load(vocab_json, merges_txt, special_tokens))
 
     def to_gpt2(self, folder: StrPath) -> None:
         """Write `vocab.json` and `merges.txt` into a folder."""
@@ -495,6 +523,19 @@ class Tokenizer:
     def to_tiktoken(self, path: StrPath) -> None:
         """Write a `.tiktoken` file of ranks (without pattern and specials, which the form cannot hold)."""
         formats.tiktoken.save(path, self._model)
+
+    def to_transformers(self) -> Any:
+        """A `PreTrainedTokenizerFast` of the transformers library, with the same ids.
+
+        `<|endoftext|>` (or whatever a published tokenizer has in its place) is its `bos_token`, `eos_token` and, where
+        there is no `<|pad|>`, its `pad_token`. It matches special tokens in text, as `allowed_special="all"` does here;
+        pass it `split_special_tokens=True` for the default here. Characters that a character tokenizer lacks are dropped.
+
+        Raises:
+            MissingDependencyError: transformers is not installed.
+            FormatError: `tokenizer.json` cannot hold this tokenizer.
+        """
+        return formats.transformers.fast_tokenizer(self._model, self._training, self.fingerprint, self._carried)
 
 
 class StreamDecoder:

@@ -1,12 +1,16 @@
 """`train_tokenizer`: from any corpus to a `Tokenizer`."""
 
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import Any, Literal
 
+from minigpt_tok.bpe.extend import FOLLOWS_PARENT, Parent, extend_model
 from minigpt_tok.bpe.recipes import CHAT_TOKENS, get_recipe
-from minigpt_tok.bpe.trainer import Progress, train_model
+from minigpt_tok.bpe.trainer import train_model
 from minigpt_tok.data.corpora import open_corpus
 from minigpt_tok.errors import TokenizerError
+from minigpt_tok.progress import Report
+from minigpt_tok.progress import progress as bars
 from minigpt_tok.tokenizer import Tokenizer
 
 
@@ -20,7 +24,8 @@ def train_tokenizer(
     max_bytes: int | None = None,
     threads: int | None = None,
     memory_limit: int | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
+    extend: Tokenizer | None = None,
     **switches: Any,
 ) -> Tokenizer:
     """Train a BPE tokenizer on the train split of a corpus, or on the whole of files that have no splits.
@@ -34,9 +39,13 @@ def train_tokenizer(
             the text they split it, and nothing is learned from them.
         max_documents, max_bytes: take no more than this of the corpus.
         threads: how many count pieces; all cores unless given. The result is the same.
-        memory_limit: bytes for the tables of counts; what does not fit goes to temporary files, and the result is the
-            same. What is learned from, the distinct pieces, must fit into memory nevertheless.
-        progress: called with the stage (`"bytes"`, `"merges"`), how much of it is done, and of how much if known.
+        memory_limit: in bytes, for the tables of counts; what does not fit goes to temporary files as sorted runs, and the
+            result is the same. Learning needs about 6 to 9 bytes for each byte of the distinct pieces nevertheless.
+        progress: called with the stage (`"chunks"` and `"bytes"` counted, `"distinct pieces"`, `"merges"`), how much of
+            it is done, and of how much if known; by default bars on standard error, on a terminal only.
+        extend: a tokenizer to train further: its ids, merges and added tokens stay, new merges come behind its own and
+            new ids behind its largest. Unit, pattern and the order of ids are its own; `vocab_size` counts all, and
+            `special_tokens` are further ones, at the end. The record of the training says what was extended.
         switches: the recipe's switches set otherwise, by their names in `bpe.recipes.Recipe`: `pattern`, `tie`,
             `id_order`, `min_frequency`, `max_token_length`, …
 
@@ -47,6 +56,8 @@ def train_tokenizer(
         TokenizerError: an argument that cannot be, by its name.
         CorpusError: the corpus cannot be found or read, or has nothing in it.
     """
+    if extend is not None:
+        check_extended(extend, switches)
     settings = get_recipe(recipe, **switches)
     if isinstance(special_tokens, str):
         if special_tokens != "chat":
@@ -56,13 +67,26 @@ def train_tokenizer(
     whole = {"train": 1.0}
     opened = open_corpus(corpus, max_documents=max_documents, max_bytes=max_bytes, fractions=whole)
     documents = opened.splits["train"]
-    model, training = train_model(
-        documents.mapped() or documents,
-        vocab_size,
-        settings,
-        tuple(special_tokens),
-        threads=threads,
-        memory_limit=memory_limit,
-        progress=progress,
-    )
-    return Tokenizer(model, training)
+    titles = {"bytes": "counting pieces", "merges": "merging"}
+    shown = bars(titles, total_bytes=documents.size_bytes) if progress is None else nullcontext(progress)
+    what = (documents.mapped() or documents, vocab_size, settings, tuple(special_tokens))
+    with shown as report:
+        rest: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit, "progress": report}
+        if extend is None:
+            return Tokenizer(*train_model(*what, **rest))
+        return Tokenizer(*extend_model(Parent(extend.model, extend.fingerprint, extend.name), *what, **rest))
+
+
+def check_extended(tokenizer: Tokenizer, switches: Collection[str]) -> None:
+    """Refuse what cannot be trained further, and switches that are the tokenizer's own.
+
+    Raises:
+        TokenizerError: naming it.
+    """
+    if not isinstance(tokenizer, Tokenizer):
+        raise TokenizerError(f"extend is {type(tokenizer).__name__}, not a Tokenizer; load it first (Tokenizer.load)")
+    for switch in FOLLOWS_PARENT:
+        if switch in switches:
+            raise TokenizerError(
+                f"{switch} is given, but a tokenizer that is trained further keeps its own: leave it out"
+            )

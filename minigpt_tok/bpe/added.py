@@ -146,6 +146,13 @@ class Matcher:
                     span = spans[first][0], spans[last - 1][1]
                     yield span, inner if isinstance(inner, AddedToken) else (inner, spans[first:last])
 
+    @property
+    def plain_texts(self) -> tuple[str, ...] | None:
+        """What is looked for, where that is found leftmost-longest in the text as it is, and nothing else is done to it."""
+        if self.normalizer is not None or self._second or self._first.looks_around:
+            return None
+        return self._first.texts
+
     @cached_property
     def reach(self) -> int:
         """How many characters from its start, in characters, can decide whether a token is matched; 0 without tokens."""
@@ -180,6 +187,7 @@ class _Pass:
 
     def __init__(self, by_content: dict[str, AddedToken]) -> None:
         self._by_content = by_content
+        self.texts = tuple(by_content)
         self.reach = max(map(len, by_content), default=-1) + 1
         self.looks_around = any(token.lstrip or token.rstrip or token.single_word for token in by_content.values())
         self.takes_space_before = any(token.lstrip for token in by_content.values())

@@ -2,15 +2,25 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from minigpt_tok.bpe.encoder import stretches
+import numpy as np
+
+from minigpt_tok.bpe.encoder import Batch, stretches
 from minigpt_tok.bpe.model import ALL_BYTES
 from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Stop, train_merges
-from minigpt_tok.files import MappedText
 
 MergesDone = Callable[[int], object]  # told how many merges there are
+
+
+class Units(NamedTuple):
+    """What pieces are made of that are encoded already: raw bytes by id, lengths in base tokens, and what not to make."""
+
+    tokens: list[bytes]
+    lengths: list[int]
+    passed_over: frozenset[bytes]
 
 
 class PieceCounter:
@@ -29,13 +39,13 @@ class PieceCounter:
             for stretch in stretches(text, self._pretokenizer):
                 self._pieces.update(self._pretokenizer.pieces(stretch))
 
-    def add_mapped(self, text: MappedText) -> None:
-        """Count a file that is one text.
-
-        Raises:
-            CorpusError: it is not UTF-8, with the byte offset.
-        """
-        self.add([text.read()])
+    def add_utf8(self, text: memoryview) -> int | None:
+        """Count a text that lies in memory as UTF-8; where it is not, give the offset of the first such byte."""
+        try:
+            self.add([str(text, "utf-8")])
+        except UnicodeDecodeError as error:
+            return error.start
+        return None
 
     def distinct(self) -> int:
         """How many different pieces there are."""
@@ -57,6 +67,35 @@ class PieceCounter:
             stop,
             tie=self.recipe.tie,
             max_token_length=self.recipe.max_token_length,
+            progress=progress,
+        )
+
+    def counted(self) -> tuple[list[str], np.ndarray]:
+        """The distinct pieces in the order in which they were first seen, and how often each occurs: int64 `(pieces,)`."""
+        return list(self._pieces), np.fromiter(self._pieces.values(), dtype=np.int64, count=len(self._pieces))
+
+    def learn_from(
+        self,
+        pieces: Batch,
+        counts: np.ndarray,
+        units: "Units",
+        stop: Stop,
+        progress: MergesDone | None,
+    ) -> Learned:
+        """Learn merges from pieces that are encoded already, in tokens of their own; counts are int64 `(pieces,)`."""
+        ids, offsets = pieces
+        encoded = (
+            (ids[start:end].tolist(), count)
+            for start, end, count in zip(offsets[:-1].tolist(), offsets[1:].tolist(), counts.tolist(), strict=True)
+        )
+        return train_merges(
+            encoded,
+            units.tokens,
+            stop,
+            tie=self.recipe.tie,
+            max_token_length=self.recipe.max_token_length,
+            lengths=units.lengths,
+            passed_over=units.passed_over,
             progress=progress,
         )
 

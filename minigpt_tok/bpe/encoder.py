@@ -94,6 +94,11 @@ class Encoder:
         """What ids are kept in: `uint16` for up to 65,536 ids, else `uint32`."""
         return np.dtype(np.uint16 if self.model.vocab_size <= 1 << 16 else np.uint32)
 
+    @property
+    def is_parallel(self) -> bool:
+        """Whether batches are encoded on all cores, and without Python's lock."""
+        return False
+
     def shortcut(self) -> Encode | None:
         """A faster `encode` for callers in a hurry, if there is one."""
         return None
@@ -366,7 +371,7 @@ class Encoder:
         return ids, spans
 
     def _cut_with_spans(self, segment: str, owners: list[Span]) -> Iterator[tuple[str | bytes, list[Span]]]:
-        """The pieces, and the span of every unit (byte, or character) of each that the vocabulary has."""
+        """The pieces, and for every byte of each, of those that the vocabulary has, the span that it stands for."""
         if not self._pieces_are_text:
             pipeline = self.pipeline or Pipeline(())
             for spelled, spans in pipeline.pieces_with_spans(segment, owners, as_text=False):
@@ -384,16 +389,13 @@ class Encoder:
                 pieces.append((piece, owners[done : done + len(piece)]))
                 done += len(piece)
         for piece, spans in pieces:
-            if self.model.unit == "character":
-                yield piece, spans
-                continue
             yield (
                 piece,
                 [
                     span
                     for character, span in zip(piece, spans, strict=True)
                     for byte in character.encode("utf-8")
-                    if self._base_id_of_byte[byte] is not None
+                    if self.model.unit == "character" or self._base_id_of_byte[byte] is not None
                 ],
             )
 

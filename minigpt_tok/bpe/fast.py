@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minigpt_tok.bpe.added import Matcher
-from minigpt_tok.bpe.counting import MergesDone, PieceCounter
+from minigpt_tok.bpe.counting import MergesDone, PieceCounter, Units
 from minigpt_tok.bpe.decoder import Decoder
 from minigpt_tok.bpe.encoder import Around, Batch, Encode, Encoder, from_utf8
 from minigpt_tok.bpe.model import AddedToken, BPEModel
@@ -21,7 +21,6 @@ from minigpt_tok.bpe.pretokenize import NO_CUT, get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Merge, Stop
 from minigpt_tok.errors import CorpusError, TokenizerError
-from minigpt_tok.files import MappedText
 
 MOST_SMALL_IDS = 1 << 16  # that 16 bits hold
 MOST_PACKED_IDS = 1 << 28  # that the core's cache holds
@@ -115,6 +114,11 @@ class FastEncoder(CoreEncoder):
 
     def __init__(self, model: BPEModel, around: Around = ((), ())) -> None:
         super().__init__(model, get_pretokenizer(model.pattern).name, around)
+
+    @property
+    def is_parallel(self) -> bool:
+        """Yes, where no added token is looked for by default, which Python does."""
+        return not self.added.matcher()
 
     def shortcut(self) -> Encode | None:
         """A built-in function that encodes plain text at once, where no added token is looked for by default."""
@@ -256,11 +260,10 @@ class FastPieceCounter(PieceCounter):
         with _sizes_that_fit():
             self._core.add(texts)
 
-    def add_mapped(self, text: MappedText) -> None:
+    def add_utf8(self, text: memoryview) -> int | None:
         """As in `PieceCounter`."""
-        with text.view() as view:
-            if (invalid := self._core.add_buffer(view)) is not None:
-                raise text.not_utf8(invalid)
+        with _sizes_that_fit():
+            return self._core.add_buffer(text)  # type: ignore[no-any-return]
 
     def distinct(self) -> int:
         """As in `PieceCounter`."""
@@ -269,6 +272,30 @@ class FastPieceCounter(PieceCounter):
     def characters(self) -> dict[str, int]:
         """As in `PieceCounter`."""
         return {chr(code_point): count for code_point, count in self._core.characters().items()}
+
+    def counted(self) -> tuple[list[str], np.ndarray]:
+        """As in `PieceCounter`."""
+        return self._core.counted()  # type: ignore[no-any-return]
+
+    def learn_from(
+        self, pieces: Batch, counts: np.ndarray, units: Units, stop: Stop, progress: MergesDone | None
+    ) -> Learned:
+        """As in `PieceCounter`."""
+        assert core is not None
+        with _sizes_that_fit():
+            found = core.train_units(
+                pieces.ids.astype(np.uint32, copy=False),
+                pieces.offsets,
+                counts,
+                *units[:2],
+                list(units.passed_over),
+                min(stop.merges, LARGEST_NUMBER),
+                min(stop.min_frequency, LARGEST_NUMBER),
+                self.recipe.tie,
+                min(self.recipe.max_token_length or 0, LARGEST_NUMBER),
+                progress,
+            )
+        return self._learned(found, stop, progress)
 
     def learn(self, base: list[bytes], stop: Stop, progress: MergesDone | None) -> Learned:
         """As in `PieceCounter`."""
@@ -283,6 +310,9 @@ class FastPieceCounter(PieceCounter):
                 min(recipe.max_token_length or 0, LARGEST_NUMBER),
                 progress,
             )
+        return self._learned(found, stop, progress)
+
+    def _learned(self, found: dict[str, Any], stop: Stop, progress: MergesDone | None) -> Learned:
         if progress is not None:
             progress(len(found["left"]))  # the core says it now and then
         columns: Iterable[list[int]] = (found[name].tolist() for name in ("left", "right", "count", "tokens_after"))

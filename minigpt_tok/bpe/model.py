@@ -30,8 +30,23 @@ def _byte_characters() -> dict[int, str]:
 
 BYTE_TO_CHARACTER = _byte_characters()
 CHARACTER_TO_BYTE = {character: value for value, character in BYTE_TO_CHARACTER.items()}
+_TO_LATIN_1 = {ord(character): value for character, value in CHARACTER_TO_BYTE.items()}
+# What stands for no byte must not come out as one: characters below U+0100 that are not among the printable ones.
+_TO_LATIN_1 |= {code: 0x100 + code for code in range(0x100) if chr(code) not in CHARACTER_TO_BYTE}
 # Base bytes in the order in which Hugging Face numbers them: by code point of their printable character.
 BYTES_BY_CHARACTER = tuple(bytes([value]) for value in sorted(range(256), key=lambda value: BYTE_TO_CHARACTER[value]))
+
+
+def bytes_of(text: str) -> bytes:
+    """The bytes that printable characters stand for.
+
+    Raises:
+        KeyError: with the first character that stands for none.
+    """
+    try:
+        return text.translate(_TO_LATIN_1).encode("latin-1")
+    except UnicodeEncodeError as error:
+        raise KeyError(text[error.start]) from None
 
 
 @dataclass(frozen=True, kw_only=True)

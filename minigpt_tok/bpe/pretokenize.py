@@ -279,6 +279,8 @@ def oniguruma_expression(name: str) -> str:
     return _ONIGURUMA_SPELLINGS.get(name, PATTERNS[name])
 
 
+LONGEST_EXPRESSION = 1 << 14  # characters; the longest published one has some 2,000
+
 # --- Classes spelled out as ranges -------------------------------------------------------------------------------
 
 _CLASSES = re.compile(r"\[(?P<negated>\^?)(?P<members>(?:\\p\{\w+\}|\\.|[^\]\\])+)\]|(?P<single>\\p\{\w+\}|\\[sS])|\$")
@@ -448,6 +450,11 @@ def get_pretokenizer(pattern: str) -> PreTokenizer:
         raise TokenizerError(
             f"{pattern!r} is no pattern's name; the names are {pattern_names()}. To cut at this very word, write the regular "
             f"expression '(?:{pattern})'"
+        )
+    if len(pattern) > LONGEST_EXPRESSION:
+        raise TokenizerError(
+            f"the pattern has {len(pattern):,} characters; an expression of more than {LONGEST_EXPRESSION:,} would take "
+            "minutes to compile"
         )
     from minigpt_tok.bpe.custom_pattern import CustomPattern  # which is built on this module
 

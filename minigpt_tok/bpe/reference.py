@@ -62,6 +62,8 @@ def train_merges(
     *,
     tie: Tie = "lowest_ids",
     max_token_length: int | None = None,
+    lengths: Sequence[int] | None = None,
+    passed_over: frozenset[bytes] = frozenset(),
     progress: Callable[[int], object] | None = None,
 ) -> Learned:
     """Learn merges from distinct pieces and how often each occurs, in the order in which they were first seen.
@@ -71,12 +73,14 @@ def train_merges(
         base: the raw bytes of the base tokens; a base token's id is its position here.
         stop: when to stop.
         tie: which of several pairs with the largest count is taken, see `recipes.Recipe`.
-        max_token_length: the most base tokens that a merge may join, or `None`.
+        max_token_length: the longest token that a merge may make, in units, or `None`.
+        lengths: units of each base token, where they are more than one: those of a tokenizer that is trained further.
+        passed_over: raw bytes that no merge may make.
         progress: called with the number of merges after each.
     """
     chain = _Chain(pieces)
     texts = list(base)  # raw bytes by id
-    lengths = [1] * len(base)  # in base tokens, by id
+    lengths = list(lengths or [1] * len(base))  # in units, by id
     key = _tie_key(tie, chain, texts)
     # Entries may be out of date: counts only fall and first places only move right once a pair exists, since all its
     # occurrences appear in the one merge that makes the younger of its tokens. So the top entry, if it still says the
@@ -96,7 +100,8 @@ def train_merges(
             heapq.heapreplace(heap, (new_key, pair))
             continue
         length = lengths[pair[0]] + lengths[pair[1]]
-        if max_token_length is not None and length > max_token_length:
+        too_long = max_token_length is not None and length > max_token_length
+        if too_long or (passed_over and texts[pair[0]] + texts[pair[1]] in passed_over):
             heapq.heappop(heap)
             continue
         if count < stop.min_frequency:

@@ -2,21 +2,20 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from minigpt_tok.bpe.added import Matcher
-from minigpt_tok.bpe.counting import PieceCounter
+from minigpt_tok.bpe.count_documents import CountedDocuments
+from minigpt_tok.bpe.counting import MergesDone, PieceCounter
 from minigpt_tok.bpe.fast import make_counter
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
 from minigpt_tok.bpe.reference import Merge, Stop
-from minigpt_tok.errors import CorpusError, TokenizerError
+from minigpt_tok.errors import TokenizerError
 from minigpt_tok.files import MappedText
-
-COUNTED_TOGETHER = 1 << 23  # characters; the documents that reach this are counted at once, by several threads
-Progress = Callable[[str, int, int | None], None]  # (stage, done so far, of how many if known)
+from minigpt_tok.progress import Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +35,8 @@ class Training:
         base_tokens: tokens of the training text before any merge.
         counts: for every merge, how often its pair occurred when it was chosen.
         curve: for every merge, the tokens of the training text after it, from replacements made.
+        extends: of continued training, the tokenizer that it began with: fingerprint, vocab_size and merges. Then
+            `counts` and `curve` are of the new merges alone, and `base_tokens` is what the old ones leave.
     """
 
     recipe: dict[str, Any]
@@ -52,9 +53,11 @@ class Training:
     base_tokens: int
     counts: tuple[int, ...]
     curve: tuple[int, ...]
+    extends: dict[str, Any] | None = None
 
     def truncated(self, merges: int, vocab_size: int) -> "Training":
         """The record of the same run, had it stopped after so many merges."""
+        merges = max(0, merges - self.extends["merges"]) if self.extends else merges
         kept = {"counts": self.counts[:merges], "curve": self.curve[:merges], "vocab_size": vocab_size}
         if merges < len(self.counts):
             kept["stopped"] = f"{merges} merges were asked for"
@@ -79,9 +82,11 @@ def train_model(
     *,
     threads: int | None = None,
     memory_limit: int | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> tuple[BPEModel, Training]:
     """Train on documents, each a text of its own: no piece and no merge crosses from one into the next.
+
+    `progress` is called with the stages `chunks` and `bytes` (counted), `distinct pieces` and `merges`.
 
     Raises:
         TokenizerError: the vocabulary is smaller than base tokens and specials, a special cannot be one, a document
@@ -89,24 +94,20 @@ def train_model(
         CorpusError: there are no documents, or only empty ones.
     """
     check_special_tokens(recipe, special_tokens)
-    for argument, value in (("threads", threads), ("memory_limit", memory_limit)):
-        if value is not None:
-            check_whole(argument, value)
-            if value < 1:
-                raise TokenizerError(f"{argument} is {value}; the least is 1")
+    check_limits(threads, memory_limit)
     if recipe.unit == "byte":
         _check_vocab_size(vocab_size, 256, len(special_tokens))
     started = time.perf_counter()
     counter = make_counter(recipe, threads, memory_limit)
-    counted = _count(counter, documents, special_tokens, progress)
+    specials = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
+    counted = CountedDocuments(counter, documents, specials, progress)
     base = _base_tokens(counter)
     room = _check_vocab_size(vocab_size, len(base), len(special_tokens))
     distinct = counter.distinct()
-    done = None if progress is None else lambda merges: progress("merges", merges, room)
-    learned = counter.learn(base, Stop(room, recipe.min_frequency), done)
+    learned = counter.learn(base, Stop(room, recipe.min_frequency), merges_done(progress, distinct, room))
     seconds = time.perf_counter() - started
     record = Training(
-        recipe=_plain_switches(recipe),
+        recipe=plain_switches(recipe),
         special_tokens=special_tokens,
         vocab_size=vocab_size,
         documents=counted.documents,
@@ -124,68 +125,26 @@ def train_model(
     return number_tokens(base, learned.merges, recipe, special_tokens), record
 
 
-def _count(
-    counter: PieceCounter,
-    documents: Iterable[str | MappedText],
-    special_tokens: tuple[str, ...],
-    progress: Progress | None,
-) -> "_Counted":
-    """Count the pieces of all documents. Specials split the text: each side is a segment of its own."""
-    matcher = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
-    counted = _Counted()
-    held: list[str] = []
-    size = 0
-    for number, document in enumerate(documents):
-        if isinstance(document, MappedText):
-            if not special_tokens:  # else they are looked for in characters, as in any other document
-                counter.add(held)  # which came before it
-                held, size = [], 0
-                counter.add_mapped(document)
-                counted.documents += 1
-                counted.bytes += document.size
-                if progress is not None:
-                    progress("bytes", counted.bytes, None)
-                continue
-            document = document.read()
-        if not isinstance(document, str):
-            raise CorpusError(f"document {number:,} is {type(document).__name__}, not str")
-        counted.documents += 1
-        try:
-            counted.bytes += utf8_size(document)
-        except UnicodeEncodeError as error:
-            raise CorpusError(
-                f"document {number:,} has a lone surrogate at character {error.start:,}, which no UTF-8 text can hold: "
-                "read the text with errors='replace', or leave the document out"
-            ) from None
-        held += [segment for _, segment in matcher.split(document) if isinstance(segment, str)]
-        size += len(document)
-        if size >= COUNTED_TOGETHER:
-            counter.add(held)
-            held, size = [], 0
-            if progress is not None:
-                progress("bytes", counted.bytes, None)
-    counter.add(held)
-    if progress is not None:
-        progress("bytes", counted.bytes, None)
-    if not counted.bytes:
-        what = "only empty documents" if counted.documents else "no documents"
-        raise CorpusError(f"there is nothing to train on: the corpus has {what}")
-    return counted
-
-
-@dataclass
-class _Counted:
-    documents: int = 0
-    bytes: int = 0
-
-
-def utf8_size(text: str) -> int:
-    """Bytes of a text in UTF-8.
+def check_limits(threads: int | None, memory_limit: int | None) -> None:
+    """Refuse limits below 1.
 
     Raises:
-        UnicodeEncodeError: it has a lone surrogate.
+        TokenizerError: naming the argument.
     """
-    return len(text) if text.isascii() else len(text.encode("utf-8"))
+    for argument, value in (("threads", threads), ("memory_limit", memory_limit)):
+        if value is not None:
+            check_whole(argument, value)
+            if value < 1:
+                raise TokenizerError(f"{argument} is {value}; the least is 1")
+
+
+def merges_done(progress: Report | None, distinct: int, room: int) -> MergesDone | None:
+    """Report what learning begins with, and give what reports the merges."""
+    if progress is None:
+        return None
+    progress("distinct pieces", distinct, distinct)
+    progress("merges", 0, room)
+    return lambda merges: progress("merges", merges, room)
 
 
 def _base_tokens(counter: PieceCounter) -> list[bytes]:
@@ -254,7 +213,8 @@ def _check_vocab_size(vocab_size: int, base: int, specials: int) -> int:
     return room
 
 
-def _plain_switches(recipe: Recipe) -> dict[str, Any]:
+def plain_switches(recipe: Recipe) -> dict[str, Any]:
+    """Name and switches of a recipe, as JSON can hold them."""
     plain = asdict(recipe)
     for switch in ("initial_alphabet", "base_characters"):
         plain[switch] = None if plain[switch] is None else "".join(sorted(plain[switch]))

@@ -10,10 +10,10 @@ import typer
 from minigpt_tok.cli.fields import values_of, with_fields
 from minigpt_tok.cli.options import AsJson, DecodingErrors, Inputs, MaxBytes, MaxDocuments, Overwrite, RecipeName
 from minigpt_tok.cli.printing import plain, print_json, print_rich
-from minigpt_tok.cli.progress import progress
 from minigpt_tok.data.corpora import open_inputs
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.options import TrainingOptions
+from minigpt_tok.progress import progress
 
 EXAMPLE = (
     "minigpt-tok compare wikitext-2 --vocab-sizes 512,2048 --with gpt2/tokenizer.json --budget bytes=5e6 -o comparison"

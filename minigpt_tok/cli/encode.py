@@ -1,33 +1,44 @@
 """`minigpt-tok encode`."""
 
+import contextlib
+import dataclasses
+import logging
 import shlex
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from minigpt_tok.amounts import counted, lasted, sized
 from minigpt_tok.cli.options import (
     AsJson,
     DecodingErrors,
+    DocumentSeparator,
+    HeldOut,
     Inputs,
     MaxBytes,
     MaxDocuments,
     Overwrite,
+    TextColumn,
     TokenizerFile,
+    document_separator_of,
     split_name,
 )
-from minigpt_tok.cli.printing import lasted, print_facts, print_json, print_table, sized
-from minigpt_tok.cli.progress import progress
+from minigpt_tok.cli.printing import print_facts, print_json, print_table
 from minigpt_tok.data.corpora import Corpus, open_inputs
 from minigpt_tok.data.encode import default_encoding_dir, encode_corpus
+from minigpt_tok.data.engines import dask_executor
+from minigpt_tok.data.estimate import Estimate, estimate_encoding
 from minigpt_tok.data.id_file import IdFile
 from minigpt_tok.errors import CorpusError
+from minigpt_tok.progress import progress
 from minigpt_tok.tokenizer import Tokenizer
 
 EXAMPLE = "minigpt-tok encode wikitext-2 -t tokenizer.json -o data/encoded/wikitext-2/bpe"
 
 TOKENIZER_FILE = "tokenizer.json"
+log = logging.getLogger(__name__)
 
 
 def encode(
@@ -59,8 +70,34 @@ def encode(
         ),
     ] = "auto",
     workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes; all cores by default.", show_default=False)
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Local processes. By default all cores: threads of this process, or processes where Python encodes.",
+            show_default=False,
+        ),
     ] = None,
+    engine: Annotated[
+        Literal["local", "dask"], typer.Option(help="Who encodes: this machine, or a Dask cluster (extra dask).")
+    ] = "local",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Of the Dask cluster, as tcp://host:8786; without it, one is started on this machine for as long.",
+            show_default=False,
+        ),
+    ] = None,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate", help="Say from a sample what it will take (tokens, time, disk, memory), and do nothing else."
+        ),
+    ] = False,
+    document_separator: DocumentSeparator = "auto",
+    text_column: TextColumn = None,
+    held_out: HeldOut = None,
     errors: DecodingErrors = "strict",
     max_documents: MaxDocuments = None,
     max_bytes: MaxBytes = None,
@@ -69,22 +106,41 @@ def encode(
 ) -> None:
     """Encode every split of a corpus to id files.
 
-    One file a split, DIR/train.safetensors and so on, each whole or not there. Run again, the command keeps what is
-    finished. What another tokenizer made is not overwritten unless --overwrite is given.
+    One file a split, DIR/train.safetensors and so on, each whole or not there. Run again, after a kill say, the command
+    keeps what is finished, whole files and shards of 64 MiB of text. What another tokenizer made is not overwritten unless
+    --overwrite is given.
     """
+    if scheduler is not None and engine != "dask":
+        raise typer.BadParameter("only a Dask cluster has a scheduler; add --engine dask", param_hint="'--scheduler'")
     tok = Tokenizer.load(tokenizer)
-    corpus = open_inputs(inputs, errors=errors, max_documents=max_documents, max_bytes=max_bytes)
+    corpus = open_inputs(
+        inputs,
+        separator=document_separator_of(document_separator),
+        text_column=text_column,
+        held_out=held_out,
+        errors=errors,
+        max_documents=max_documents,
+        max_bytes=max_bytes,
+    )
     if split:
         corpus = _only(corpus, split)
     folder = output or default_encoding_dir("data", corpus.name, tok)
+    if estimate:
+        return _print_estimate(estimate_encoding(corpus, tok, folder), as_json)
+    _announce(corpus, tok, folder)
     started = time.perf_counter()
-    with progress() as report:
+    with progress() as report, contextlib.ExitStack() as cluster:
+        executor = None
+        if engine == "dask":
+            executor, threads = cluster.enter_context(dask_executor(scheduler))
+            workers = workers or threads
         files = encode_corpus(
             corpus,
             tok,
             folder,
             separator=None if separator == "none" else separator,
             workers=workers,
+            executor=executor,
             overwrite=overwrite,
             progress=None if report is None else lambda split, done, total: report("bytes", done, total),
             command=shlex.join(["minigpt-tok", "encode", *inputs, "--separator", separator]),
@@ -96,6 +152,54 @@ def encode(
         print_json(result)
     else:
         _print_page(result)
+    return None
+
+
+LONG_BYTES = 1 << 28  # a corpus from which on an encoding is announced with an estimate
+
+
+def _announce(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
+    """Say before a long run what it will take."""
+    if (corpus.size_bytes or 0) < LONG_BYTES:
+        return
+    found = estimate_encoding(corpus, tokenizer, folder)
+    log.info(
+        "about %s tokens in %s, %s on disk, by a sample of %s",
+        f"{found.tokens or 0:,}", lasted(found.seconds or 0), sized(found.disk_bytes or 0), sized(found.sample_bytes),
+    )  # fmt: skip
+    if not found.fits:
+        log.warning(
+            "%s: about %s will be needed there, and %s are free",
+            folder, sized(found.most_disk_bytes or 0), sized(found.free_disk_bytes or 0),
+        )  # fmt: skip
+
+
+def _print_estimate(found: Estimate, as_json: bool) -> None:
+    if as_json:
+        print_json({**dataclasses.asdict(found), "fits": found.fits})
+        return
+    unknown = "not known beforehand"
+    disk = unknown
+    if found.disk_bytes is not None and found.most_disk_bytes is not None:
+        disk = f"{sized(found.disk_bytes)}, {sized(found.most_disk_bytes)} while the last shards are laid together"
+    if found.free_disk_bytes is not None:
+        disk += f"; {sized(found.free_disk_bytes)} free{'' if found.fits else ', TOO LITTLE'}"
+    print_facts(
+        [
+            (
+                "sample",
+                (
+                    f"{counted(found.sample_documents, 'document')}, {sized(found.sample_bytes)}: "
+                    f"{found.bytes_per_token:.3f} bytes per token, {found.megabytes_per_second:.1f} MB/s"
+                ),
+            ),
+            ("text", unknown if found.n_bytes is None else sized(found.n_bytes)),
+            ("tokens", unknown if found.tokens is None else f"{found.tokens:,}, and a separator for each document"),
+            ("time", unknown if found.seconds is None else lasted(found.seconds)),
+            ("disk", disk),
+            ("memory", sized(found.memory_bytes)),
+        ]
+    )
 
 
 def _only(corpus: Corpus, wanted: list[str]) -> Corpus:

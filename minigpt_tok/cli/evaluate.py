@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from minigpt_tok.amounts import lasted
 from minigpt_tok.cli.options import AsJson, CheckpointFile, DataFolder, Device, split_name
-from minigpt_tok.cli.printing import lasted, print_json, print_rich
-from minigpt_tok.cli.progress import progress
+from minigpt_tok.cli.printing import print_json, print_rich
+from minigpt_tok.progress import progress
 
 EXAMPLE = "minigpt-tok evaluate checkpoints/bpe/last.ckpt --data data/encoded/wikitext-2/bpe --split test"
 

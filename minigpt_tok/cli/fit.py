@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from minigpt_tok.amounts import lasted
 from minigpt_tok.cli.encode import TOKENIZER_FILE
 from minigpt_tok.cli.fields import values_of, with_fields
 from minigpt_tok.cli.options import AsJson, BudgetText, DataFolder, Overwrite
-from minigpt_tok.cli.printing import lasted, print_facts, print_json, print_table
-from minigpt_tok.cli.progress import is_shown, progress
+from minigpt_tok.cli.printing import print_facts, print_json, print_table
 from minigpt_tok.data.id_file import read_metadata
 from minigpt_tok.errors import DataError
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.options import TrainingOptions
+from minigpt_tok.progress import is_shown, progress
 from minigpt_tok.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ def fit(
             show_default=False,
         ),
     ] = False,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CHECKPOINT", help="Begin with its weights, of the same tokenizer.", show_default="drawn at random"
+        ),
+    ] = None,
     logger: Annotated[
         list[str] | None,
         typer.Option(metavar="LOGGER", help="csv, tensorboard or none; may be repeated.", show_default="csv"),
@@ -77,18 +84,25 @@ def fit(
     from minigpt_tok.gpt.training import fit as train_model
 
     before = _settings_before(folder / CHECKPOINT) if resume else {}
+    if weights is not None and not before:
+        before = {"config": _shape_of(weights)}
     config = {**before.get("config", {}), **values_of(MiniGPTConfig, given)}
     options = {**before.get("options", {}), **values_of(TrainingOptions, given)}
+    model_config = MiniGPTConfig.from_plain({"vocab_size": tok.vocab_size, **config})
+    training_options = TrainingOptions.from_plain(options)
+    if is_shown():
+        _say_account(data, tok, model_config.block_size, training_options.packing)
     with progress({f"trained {axis}": f"trained {axis}" for axis in ("bytes", "tokens")}) as report:
         result = train_model(
             data,
             tok,
             folder,
             budget=budget,
-            config=MiniGPTConfig.from_plain({"vocab_size": tok.vocab_size, **config}),
-            options=TrainingOptions.from_plain(options),
+            config=model_config,
+            options=training_options,
             resume=resume,
             overwrite=overwrite,
+            weights=weights,
             logger=None if logger == ["none"] else logger or "csv",
             on_point=_say_point if is_shown() else None,
             progress=report,
@@ -121,6 +135,24 @@ def _settings_before(checkpoint: Path) -> dict[str, Any]:
     return settings if isinstance(settings, dict) else {}
 
 
+def _shape_of(weights: Path) -> dict[str, Any]:
+    """The configuration in a checkpoint; that it has none, or another vocabulary, `fit` says."""
+    from minigpt_tok.checkpoint_files import read_checkpoint
+    from minigpt_tok.gpt.embedding_rows import config_of
+
+    config = dict(config_of(read_checkpoint(weights, mapped=True)) or {})
+    config.pop("vocab_size", None)
+    return config
+
+
+def _say_account(data: Path, tokenizer: Tokenizer, block_size: int, packing: str) -> None:
+    """Before training: what an epoch keeps, loses, pads and repeats."""
+    from minigpt_tok.data.token_dataset import TokenDataset
+
+    account = TokenDataset(data, block_size, tokenizer=tokenizer, packing=packing).account
+    print(f"packing {packing}, an epoch: {account}", file=sys.stderr)
+
+
 def _say_point(point: dict[str, float]) -> None:
     if "validation_bits_per_byte" in point:
         print(
@@ -133,6 +165,8 @@ def _say_point(point: dict[str, float]) -> None:
 def _result(result: "FitResult", data: Path, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
         **result.to_plain(),
+        "packing": result.options.packing,
+        "epoch": None if result.account is None else str(result.account),
         "parameters": sum(parameter.numel() for parameter in result.model.parameters()),
         "checkpoint": result.checkpoint,
         "logs": result.logs,
@@ -155,6 +189,7 @@ def _print_page(result: dict[str, Any]) -> None:
             ("model", f"{result['parameters']:,} parameters: {parameters}"),
             ("tokenizer", f"{result['fingerprint']} ({result['vocab_size']:,} ids)"),
             ("budget", result["budget"]),
+            ("packing", f"{result['packing']}: {result['epoch']}" if result["epoch"] else None),
             ("trained on", f"{spent['bytes']:,} bytes, {spent['tokens']:,} tokens, in {result['steps']:,} steps"),
             ("time", f"{lasted(spent['seconds'])}, {result['tokens_per_second']:,.0f} tokens/s"),
             ("checkpoint", result["checkpoint"]),

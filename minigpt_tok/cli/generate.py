@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.cli.options import AsJson, CheckpointFile, Device
-from minigpt_tok.cli.printing import counted, escaped, print_json
-from minigpt_tok.cli.progress import is_shown
+from minigpt_tok.cli.printing import escaped, print_json
 from minigpt_tok.cli.text_argument import read_text_argument
+from minigpt_tok.progress import is_shown
 
 EXAMPLE = 'minigpt-tok generate checkpoints/bpe/last.ckpt --prompt "The history of" --temperature 0.8 --top-k 50'
 

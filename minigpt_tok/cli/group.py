@@ -21,13 +21,16 @@ COMMANDS = {
     "info": "Say what files are: tokenizers, id files or checkpoints, with fingerprints and sizes.",
     "show": "Show the tokens of a text, of one tokenizer or of two side by side.",
     "explain": "Explain how a text is cut into pieces and merged to tokens, step by step.",
+    "convert": "Convert a tokenizer from any form to another, with the same ids.",
     "verify": "Check that a tokenizer is sound: round trips, its merges, its compression.",
     "diff": "Compare two tokenizers: overlap, the first different merge, ids that change meaning.",
     "fit": "Train a MiniGPT on id files.",
     "evaluate": "Measure the bits per byte of a checkpoint.",
     "generate": "Generate text from a checkpoint.",
     "compare": "Compare tokenizers fairly: the same model trained on each, scored in bits per byte.",
+    "export": "Write a checkpoint in the GPT-2 layout of transformers, with its tokenizer.",
     "check": "Check that a checkpoint, a tokenizer and id files belong together.",
+    "transplant": "Give a checkpoint another tokenizer: a new one, its embeddings made of the old.",
 }
 
 

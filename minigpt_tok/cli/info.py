@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from minigpt_tok.amounts import counted, lasted, sized
 from minigpt_tok.bpe.trainer import Training
 from minigpt_tok.cli.kinds import files_in, kind_of
 from minigpt_tok.cli.options import AsJson
 from minigpt_tok.cli.outcome import message_of
-from minigpt_tok.cli.printing import counted, lasted, print_facts, print_json, sized
+from minigpt_tok.cli.printing import print_facts, print_json
 from minigpt_tok.data.id_file import IdFile
+from minigpt_tok.formats.known import known_name
 from minigpt_tok.tokenizer import Tokenizer
 
 EXAMPLE = "minigpt-tok info tokenizer.json data/encoded/wikitext-2/bpe checkpoints/bpe/last.ckpt"
@@ -66,6 +68,7 @@ def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     return {
         "fingerprint": tokenizer.fingerprint,
         "fingerprint_version": tokenizer.fingerprint_version,
+        "known_as": known_name(tokenizer.fingerprint),
         "vocab_size": tokenizer.vocab_size,
         "unit": tokenizer.unit,
         "pattern": tokenizer.pattern,
@@ -139,6 +142,7 @@ def _tokenizer_facts(result: dict[str, Any]) -> Facts:
     if len(specials) > 8:
         shown += f"  … {len(specials):,} in all"
     facts: Facts = [
+        ("known as", result["known_as"]),
         ("fingerprint", result["fingerprint"]),
         ("vocabulary", f"{result['vocab_size']:,} ids of {result['unit']}s, kept as {result['id_dtype']}"),
         ("pattern", result["pattern"]),
@@ -150,6 +154,9 @@ def _tokenizer_facts(result: dict[str, Any]) -> Facts:
         return [*facts, ("training", "no record in the file")]
     per_token = training["bytes_per_token"]
     text = f"{counted(training['documents'], 'document')}, {sized(training['bytes'])}"
+    if (parent := training["extends"]) is not None:
+        name = known_name(parent["fingerprint"]) or parent["fingerprint"]
+        facts.append(("extends", f"{name}, {parent['vocab_size']:,} ids, all kept"))
     return [
         *facts,
         ("recipe", training["recipe"]["name"]),

@@ -1,5 +1,7 @@
 """Arguments and options that several commands take, each written once."""
 
+import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +12,29 @@ from minigpt_tok.data.splits import SPLITS, canonical_split
 RecipeName = Literal["hf", "cs336", "readable", "character"]
 Errors = Literal["strict", "replace", "ignore"]
 
-CORPUS_HELP = "A corpus name (pydocs, wikitext-2, wikitext-103, tinystories), or files, folders, globs."
+CORPUS_HELP = (
+    "A corpus name (pydocs, wikitext-2, wikitext-103, tinystories), files, folders or globs of .txt, .jsonl, .parquet, .arrow "
+    "(each also .gz, .zst), or hf:NAME, or hf:NAME/CONFIG:SPLIT. With a weight after each, as in wiki/:0.7 stories/:0.3, a mixture."
+)
+
+
+def size_in_bytes(text: str) -> int:
+    """`200000000`, `200MB`, `1.5 GB` (powers of 1,000), `512MiB` (powers of 1,024): in bytes.
+
+    Raises:
+        BadParameter: it is none of them, or less than a byte.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?:([kmgt])(i?)b?|b)?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise typer.BadParameter(
+            f"{text!r} is no size; give a number of bytes, or one of kB, MB, GB, MiB …, as in 200MB"
+        )
+    number, power, binary = match.groups()
+    size = int(Decimal(number) * (1024 if binary else 1000) ** (" kmgt".index(power.lower()) if power else 0))
+    if size < 1:
+        raise typer.BadParameter(f"{text!r} is less than one byte")
+    return size
+
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else.", show_default=False)
@@ -28,12 +52,42 @@ MaxDocuments = Annotated[
 ]
 MaxBytes = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="Likewise: as many whole documents as N bytes hold.", show_default=False),
+    typer.Option(
+        metavar="SIZE",
+        parser=size_in_bytes,
+        help="Likewise: as many whole documents as SIZE holds, in bytes, or as 5MB.",
+        show_default=False,
+    ),
 ]
 DecodingErrors = Annotated[
     Errors,
     typer.Option(
         "--errors", help="Where a file is not UTF-8: stop, put U+FFFD in its place, or leave it out (counted)."
+    ),
+]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The column of tables that holds the text; guessed, and said, if not given.",
+        show_default=False,
+    ),
+]
+HeldOut = Annotated[
+    int | None,
+    typer.Option(
+        metavar="K",
+        min=2,
+        help="Take every K-th document as validation, instead of dividing by a hash of each document.",
+        show_default=False,
+    ),
+]
+DocumentSeparator = Annotated[
+    str,
+    typer.Option(
+        metavar="TEXT",
+        help="What stands between documents in files of text: auto finds <|endoftext|> lines and WikiText's articles; none "
+        "takes each file as one document.",
     ),
 ]
 CheckpointFile = Annotated[
@@ -53,6 +107,11 @@ BudgetText = Annotated[
 ]
 Device = Annotated[str, typer.Option(metavar="DEVICE", help="cpu, cuda, mps; auto takes the best there is.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.", show_default=False)]
+
+
+def document_separator_of(text: str) -> str | None:
+    """What `open_corpus` takes as the separator."""
+    return None if text == "none" else text
 
 
 def split_name(text: str) -> str:

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.cli.options import AsJson
-from minigpt_tok.cli.printing import as_text, counted, escaped, print_json, print_table, readable
+from minigpt_tok.cli.printing import as_text, escaped, print_json, print_table, readable
 from minigpt_tok.cli.text_argument import read_text_argument
 from minigpt_tok.tokenizer import Tokenizer
 

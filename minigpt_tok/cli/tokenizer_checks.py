@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from minigpt_tok.amounts import counted
+from minigpt_tok.bpe.extend import FOLLOWS_PARENT, parent_of
 from minigpt_tok.bpe.ranks import unreachable_ids
-from minigpt_tok.cli.printing import counted, readable
-from minigpt_tok.cli.progress import Report
+from minigpt_tok.cli.printing import readable
 from minigpt_tok.cli.sample_texts import sample_texts
 from minigpt_tok.data.corpora import Corpus
 from minigpt_tok.difference import difference
 from minigpt_tok.errors import MiniGPTTokError, TokenizerError
+from minigpt_tok.progress import Report
 from minigpt_tok.tokenizer import Tokenizer
 from minigpt_tok.train import train_tokenizer
 
@@ -98,8 +100,9 @@ def check_merges(tokenizer: Tokenizer) -> Check:
     found += ", …)" if len(unreachable) > 5 else ")"
     if model.whole_piece:
         return Check("merges", True, f"{found}, but are taken where a piece is that token", numbers)
-    # A trained tokenizer has no such token; published ones do, and are what they are.
-    return Check("merges", tokenizer.training is None, found, numbers)
+    # A trained tokenizer has no such token; published ones do, and are what they are, trained further or not.
+    published = tokenizer.training is None or tokenizer.training.extends is not None
+    return Check("merges", published, found, numbers)
 
 
 def check_special_tokens(tokenizer: Tokenizer) -> Check:
@@ -190,6 +193,12 @@ def check_training_again(tokenizer: Tokenizer, text: TrainingText, report: Repor
     if training is None or documents is None:
         return Check("training again", None, text.why, {})
     switches = {name: value for name, value in training.recipe.items() if name != "name" and value is not None}
+    if training.extends is not None:
+        parent = Tokenizer(parent_of(tokenizer.model, training.extends))
+        if parent.fingerprint != training.extends["fingerprint"]:
+            found = f"it says that it extends {training.extends['fingerprint']}, and begins with {parent.fingerprint}"
+            return Check("training again", False, found, {})
+        switches = {name: value for name, value in switches.items() if name not in FOLLOWS_PARENT} | {"extend": parent}
     try:
         again = train_tokenizer(
             documents,
@@ -222,11 +231,11 @@ def check_training_tokens(tokenizer: Tokenizer, text: TrainingText, report: Repo
         return Check(name, None, text.why, {})
     if training.bytes > MOST_TRAINING_BYTES:
         return Check(name, None, f"not encoded, since it is large: {training.bytes:,} bytes", {})
-    specials = frozenset(tokenizer.special_tokens.values())
+    added = tokenizer.model.added_ids
     tokens = n_bytes = 0
     for document in documents:
-        # In training, specials split the text and are not counted.
-        tokens += sum(id not in specials for id in tokenizer.encode(document, allowed_special="all"))
+        # In training, they split the text and are not counted.
+        tokens += sum(id not in added for id in tokenizer.encode(document, allowed_special="all"))
         n_bytes += len(document.encode("utf-8"))
         if report is not None:
             report("encoded bytes", n_bytes, training.bytes)

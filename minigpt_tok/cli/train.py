@@ -8,13 +8,25 @@ from typing import Annotated, Any
 
 import typer
 
+from minigpt_tok.amounts import counted, lasted, sized
+from minigpt_tok.bpe.extend import learned_merges
 from minigpt_tok.bpe.recipes import IdOrder, Tie
-from minigpt_tok.cli.options import AsJson, DecodingErrors, Inputs, MaxBytes, MaxDocuments, Overwrite, RecipeName
-from minigpt_tok.cli.printing import as_text, counted, lasted, print_facts, print_json, print_table, readable, sized
-from minigpt_tok.cli.progress import progress
+from minigpt_tok.cli.options import (
+    AsJson,
+    DecodingErrors,
+    Inputs,
+    MaxBytes,
+    MaxDocuments,
+    Overwrite,
+    RecipeName,
+    TextColumn,
+    size_in_bytes,
+)
+from minigpt_tok.cli.printing import as_text, print_facts, print_json, print_table, readable
 from minigpt_tok.data.corpora import Corpus, open_inputs
 from minigpt_tok.data.splits import canonical_split
 from minigpt_tok.errors import TokenizerError
+from minigpt_tok.formats.known import known_name
 from minigpt_tok.tokenizer import Tokenizer
 from minigpt_tok.train import train_tokenizer
 
@@ -64,12 +76,32 @@ def train(
         Tie | None, typer.Option(help="Which of several equally frequent pairs wins.", show_default=False)
     ] = None,
     id_order: Annotated[IdOrder | None, typer.Option(help="How ids are numbered.", show_default=False)] = None,
+    extend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKENIZER",
+            help="Train this tokenizer further: its ids and merges stay, new ones come behind. Its pattern is kept.",
+            show_default=False,
+        ),
+    ] = None,
+    text_column: TextColumn = None,
     errors: DecodingErrors = "strict",
     max_documents: MaxDocuments = None,
     max_bytes: MaxBytes = None,
     threads: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Threads to count with; all cores by default.", show_default=False),
+    ] = None,
+    memory_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SIZE",
+            parser=size_in_bytes,
+            help="The most memory for the tables of counts, as 200MB or 1.5GB; beyond it they go to temporary files as sorted "
+            "runs, in the folder that TMPDIR names, with the same result. Learning from the distinct pieces needs about 6 "
+            "to 9 bytes for each of their bytes besides.",
+            show_default="no limit",
+        ),
     ] = None,
     show_merges: Annotated[
         str | None,
@@ -97,19 +129,26 @@ def train(
             ("tie", tie),
             ("id_order", id_order),
             ("threads", threads),
+            ("memory_limit", memory_limit),
         )
         if value is not None
     }
+    if extend is not None:
+        switches["extend"] = Tokenizer.load(extend)
     _check_output(output, overwrite)
     _warn_of_held_out_files(inputs)
     corpus = open_inputs(
-        inputs, errors=errors, max_documents=max_documents, max_bytes=max_bytes, fractions={"train": 1.0}
+        inputs,
+        text_column=text_column,
+        errors=errors,
+        max_documents=max_documents,
+        max_bytes=max_bytes,
+        fractions={"train": 1.0},
     )
-    titles = {"bytes": "counting pieces", "merges": "merging"}
-    with progress(titles, total_bytes=corpus.splits["train"].size_bytes) as report:
-        tokenizer = train_tokenizer(corpus, vocab_size, recipe, special or [], progress=report, **switches)
+    tokenizer = train_tokenizer(corpus, vocab_size, recipe, special or [], **switches)
     tokenizer.save(output)
-    result = _result(tokenizer, corpus, output, _numbers(len(tokenizer.merges), first, every))
+    assert tokenizer.training is not None
+    result = _result(tokenizer, corpus, output, _numbers(len(tokenizer.training.counts), first, every))
     if as_json:
         print_json(result)
     else:
@@ -156,7 +195,8 @@ def _warn_of_held_out_files(inputs: Sequence[str]) -> None:
 def _result(tokenizer: Tokenizer, corpus: Corpus, output: Path, numbers: list[int]) -> dict[str, Any]:
     training = tokenizer.training
     assert training is not None
-    made = tokenizer.model.merge_results
+    learned = learned_merges(tokenizer.model, len(training.counts))
+    made = [merged for _, _, merged in learned]
     tokens = training.curve[-1] if training.curve else training.base_tokens
     longest = sorted(range(len(made)), key=lambda n: (-len(tokenizer.vocab[made[n]]), n))[:LONGEST_TOKENS]
     return {
@@ -167,6 +207,7 @@ def _result(tokenizer: Tokenizer, corpus: Corpus, output: Path, numbers: list[in
         "pattern": tokenizer.pattern,
         "recipe": training.recipe,
         "special_tokens": tokenizer.special_tokens,
+        "extends": training.extends,
         "corpus": corpus.name,
         "documents": training.documents,
         "bytes": training.bytes,
@@ -183,8 +224,8 @@ def _result(tokenizer: Tokenizer, corpus: Corpus, output: Path, numbers: list[in
         "merges": [
             {
                 "number": n,
-                "left": as_text(tokenizer.merges[n - 1][0]),
-                "right": as_text(tokenizer.merges[n - 1][1]),
+                "left": as_text(tokenizer.vocab[learned[n - 1][0]]),
+                "right": as_text(tokenizer.vocab[learned[n - 1][1]]),
                 "token": as_text(tokenizer.vocab[made[n - 1]]),
                 "id": made[n - 1],
                 "count": training.counts[n - 1],
@@ -206,9 +247,13 @@ def _print_page(result: dict[str, Any]) -> None:
             ("tokenizer", f"{result['vocab_size']:,} ids of {result['unit']}s, pattern {result['pattern']}"),
             ("fingerprint", result["fingerprint"]),
             ("special tokens", "  ".join(f"{token} {id}" for token, id in result["special_tokens"].items()) or "none"),
+            ("extends", _extended(result["extends"])),
             ("trained on", f"{result['corpus']}: {counted(result['documents'], 'document')}, {sized(result['bytes'])}"),
             ("pieces", f"{result['distinct_pieces']:,} distinct"),
-            ("time", f"{lasted(result['seconds'])}, {result['megabytes_per_second']:.2f} MB/s"),
+            (
+                "time",
+                f"{lasted(result['seconds'])}, {result['megabytes_per_second']:.2f} MB/s, {counted(result['threads'], 'thread')}",
+            ),
             ("peak memory", None if memory is None else sized(memory)),
             ("merges", f"{result['number_of_merges']:,}; stopped because {result['stopped']}"),
             (
@@ -225,6 +270,13 @@ def _print_page(result: dict[str, Any]) -> None:
         rows = [(token["length"], token["id"], readable(token["token"])) for token in result["longest_tokens"]]
         print_table(("length", "id", "token"), rows, left=(2,))
     print(f"\nsaved to {result['tokenizer']}")
+
+
+def _extended(parent: dict[str, Any] | None) -> str | None:
+    if parent is None:
+        return None
+    name = known_name(parent["fingerprint"])
+    return f"{name or parent['fingerprint']}, {parent['vocab_size']:,} ids, all kept"
 
 
 def _merge_rows(merges: list[dict[str, Any]]) -> Iterator[tuple[object, ...]]:

@@ -9,8 +9,8 @@ import typer
 from minigpt_tok.cli import tokenizer_checks as checks
 from minigpt_tok.cli.options import CORPUS_HELP, AsJson, DecodingErrors
 from minigpt_tok.cli.printing import plain, print_json
-from minigpt_tok.cli.progress import Report, progress
 from minigpt_tok.data.corpora import Corpus, open_inputs
+from minigpt_tok.progress import Report, progress
 from minigpt_tok.tokenizer import Tokenizer
 
 EXAMPLE = "minigpt-tok verify tokenizer.json wikitext-2"

@@ -67,7 +67,11 @@ class BPETokenizer:
             ],
             "pre_tokenizer": hf_json.pre_tokenizer_of("gpt2") if pre_tokenizer is None else dict(pre_tokenizer),
             "decoder": {"type": "ByteLevel"},
-            "model": {"vocab": dict(vocab), "merges": [list(merge) for merge in merges]},
+            # In a file the vocabulary has the added tokens too.
+            "model": {
+                "vocab": {**vocab, **{content: id for content, id, _ in added_tokens}},
+                "merges": [list(merge) for merge in merges],
+            },
         }
         self.tokenizer = core.Tokenizer(hf_json.parse(document, "the arguments").model)
 

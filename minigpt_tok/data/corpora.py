@@ -10,13 +10,15 @@ import glob
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from minigpt_tok.data import hub, processed, pydocs, text_files
-from minigpt_tok.data.documents import Documents, ReadCounts, Reader, from_texts
+from minigpt_tok.data import hub, local_files, pydocs, text_files
+from minigpt_tok.data.documents import Documents, Raw, ReadCounts, Reader, from_texts
+from minigpt_tok.data.mixture import MixedReader, Mixture
+from minigpt_tok.data.parts import Options, Part, total
 from minigpt_tok.data.splits import DEFAULT_FRACTIONS, DEFAULT_SALT, SPLITS, HashSplit, canonical_split
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import StrPath
@@ -26,7 +28,9 @@ log = logging.getLogger(__name__)
 CORPUS_NAMES = ("pydocs", *hub.HUB_CORPORA)
 
 # A path, a list of paths, a corpus name, a data set of the `datasets` library, texts, a mapping of splits to these.
-Source: TypeAlias = "Corpus | StrPath | Iterable[Any] | Mapping[str, Any]"
+Source: TypeAlias = "Corpus | Mixture | StrPath | Iterable[Any] | Mapping[str, Any]"
+
+_WEIGHTED = re.compile(r"(.+):(\d+(?:\.\d*)?|\.\d+)", re.DOTALL)
 
 
 class Corpus:
@@ -67,21 +71,6 @@ class _Inputs(tuple[str, ...]):
     __slots__ = ()
 
 
-class _Options(NamedTuple):
-    separator: str | None
-    text_column: str | None
-    errors: str
-
-
-class _Part(NamedTuple):
-    """Readers by split (`None`: not divided yet), with the sizes of what they read in bytes, where known."""
-
-    name: str
-    readers: dict[str | None, list[Reader]]
-    sizes: dict[str | None, int | None]
-    at_hand: bool = False  # chosen by the caller text by text, so not to be divided unasked
-
-
 def open_corpus(
     source: Source,
     *,
@@ -93,27 +82,33 @@ def open_corpus(
     max_bytes: int | None = None,
     salt: str = DEFAULT_SALT,
     fractions: Mapping[str, float] | None = None,
+    held_out: int | None = None,
 ) -> Corpus:
     """Open a corpus. Text is read when documents are asked for, one at a time.
 
     Args:
         source: one of
-            a path (`str` or `Path`) of a UTF-8 text file, a folder of them, or a glob;
+            a path (`str` or `Path`) of a UTF-8 text file, of a `.jsonl`, `.parquet` or `.arrow`, each also packed as
+            `.gz` or `.zst`; of a folder of them; or a glob;
             a list of paths;
             a corpus name: `pydocs`, `wikitext-2`, `wikitext-103`, `tinystories` (an existing path goes before a name);
             a `Dataset`, `DatasetDict` or `IterableDataset` of the `datasets` library;
             an iterable of `str`, each a document (an iterator is kept in a temporary file, so that it can be re-read);
+            `hf:NAME`, `hf:NAME/CONFIG`, each also with `:SPLIT`: a data set of the Hugging Face hub, streamed;
             a mapping of split names to any of these;
+            a `Mixture` of any of these with weights;
             a `Corpus`, which is returned as it is.
         name: what to call it; by default the folder's, the file's or the data set's name.
         separator: between documents in text files, see `text_files`.
-        text_column: of a data set; guessed, and logged, if not given.
+        text_column: of a data set or table; guessed, and logged, if not given.
         errors: what to do where a file is not UTF-8: `strict`, `replace` or `ignore`.
         max_documents: at most so many of each split, or of the whole where splits are by hash.
         max_bytes: as many whole documents as stay within so many bytes, likewise.
         salt: other salts give other divisions by hash.
         fractions: shares of the splits in a division by hash, by default `splits.DEFAULT_FRACTIONS` for files, and
             no division of texts at hand.
+        held_out: every so many documents, one is validation and the others train, instead of a division by hash; for a
+            corpus that has no validation split. Copies of a document may fall on both sides (`check_leakage`).
 
     Raises:
         CorpusError: nothing is there, it is not read, or an option makes no sense.
@@ -124,9 +119,17 @@ def open_corpus(
     if isinstance(source, Corpus):
         return source
     text_files.check_options(separator, errors)
+    if held_out is not None and held_out < 2:
+        raise CorpusError(f"held_out is {held_out}; give at least 2, or None to hold nothing out in this way")
     shares = DEFAULT_FRACTIONS if fractions is None else fractions
     assign = HashSplit(salt, shares)
-    part = _open(source, _Options(separator, text_column, errors))
+    options = Options(separator, text_column, errors)
+    if isinstance(source, Mixture):
+        each = {**options._asdict(), "salt": salt, "fractions": fractions, "held_out": held_out}
+        part = _from_mixture(source, each)
+        held_out = None
+    else:
+        part = _open(source, options)
     corpus_name = name or part.name
 
     def documents(split: str, readers: Iterable[Reader], size: int | None, **options: Any) -> Documents:
@@ -140,6 +143,8 @@ def open_corpus(
             **options,
         )
 
+    if held_out is not None and fractions is None:
+        return _with_held_out(part, corpus_name, held_out, documents)
     if set(part.readers) == {None}:
         everything = documents("all", part.readers[None], part.sizes[None])
         if (part.at_hand and fractions is None) or (not part.at_hand and _has_at_most_one(everything)):
@@ -151,34 +156,95 @@ def open_corpus(
                 split,
                 part.readers[None],
                 None if size is None else round(size * shares[split]),
-                keep=_Keep(assign, split) if len(assign.splits) > 1 else None,
+                keep=_KeepByHash(assign, split) if len(assign.splits) > 1 else None,
             )
             for split in assign.splits
         }
         return Corpus(corpus_name, splits, everything, assign)
     own = {split: documents(split, part.readers[split], part.sizes[split]) for split in SPLITS if split in part.readers}
     everything = Documents(
-        lambda counts: chain.from_iterable(own.values()),
+        lambda counts: chain.from_iterable(split.with_bytes() for split in own.values()),
         corpus=corpus_name,
         split="all",
-        size_bytes=_total(split.size_bytes for split in own.values()),
+        size_bytes=total(split.size_bytes for split in own.values()),
     )
     return Corpus(corpus_name, own, everything)
 
 
+def _with_held_out(part: Part, name: str, every: int, documents: Callable[..., Documents]) -> Corpus:
+    """Every k-th document of all, or of the only split `train`, as validation."""
+    if "validation" in part.readers:
+        raise CorpusError(f"{name} has a validation split of its own; leave out held_out (--held-out)")
+    undivided = None if None in part.readers else "train"
+    size = part.sizes[undivided]
+    held_out_size = None if size is None else size // every
+    sizes = {"train": None if size is None else size - (held_out_size or 0), "validation": held_out_size}
+    splits = {
+        split: documents(split, part.readers[undivided], sizes[split], keep=_KeepByNumber(every, split == "validation"))
+        for split in sizes
+    }
+    if "test" in part.readers:
+        splits["test"] = documents("test", part.readers["test"], part.sizes["test"])
+    return Corpus(
+        name,
+        splits,
+        Documents(
+            lambda counts: chain.from_iterable(split.with_bytes() for split in splits.values()),
+            corpus=name,
+            split="all",
+            size_bytes=total(split.size_bytes for split in splits.values()),
+        ),
+    )
+
+
+def _from_mixture(mixture: Mixture, options: dict[str, Any]) -> Part:
+    parts = [(open_corpus(source, **options), weight) for source, weight in mixture.sources]
+    name = "+".join(f"{corpus.name}-{weight:g}" for corpus, weight in parts)
+    readers = {}
+    for split in (split for split in SPLITS if any(split in corpus.splits for corpus, _ in parts)):
+        of_split = [(corpus.splits[split], weight) for corpus, weight in parts if split in corpus.splits]
+        if len(of_split) < len(parts):
+            log.info("%s: %d of %d corpora have a split %s", name, len(of_split), len(parts), split)
+        readers[split] = MixedReader(of_split)
+    return Part(
+        name,
+        {split: [reader] for split, reader in readers.items()},
+        {split: reader.size_bytes for split, reader in readers.items()},
+    )
+
+
 def open_inputs(inputs: Sequence[str], **options: Any) -> Corpus:
-    """`open_corpus` for words of a command line: each is a path, a glob or a corpus name, none is a text."""
+    """`open_corpus` for words of a command line: each is a path, a glob or a corpus name, none is a text.
+
+    With a weight after each, as in `wikitext-2:0.7 stories/:0.3`, they are a `Mixture`.
+    """
+    weighted = [None if os.path.exists(word) else _WEIGHTED.fullmatch(word) for word in inputs]
+    if any(weighted):
+        if not all(weighted):
+            without = next(word for word, match in zip(inputs, weighted, strict=True) if match is None)
+            raise CorpusError(f"{without} has no weight, and others have; give each one, as in {without}:0.5, or none")
+        return open_corpus(Mixture([(match[1], float(match[2])) for match in weighted if match]), **options)
     return open_corpus(inputs[0] if len(inputs) == 1 else _Inputs(inputs), **options)
 
 
-class _Keep:
-    """Whether a text belongs to a split."""
+class _KeepByHash:
+    """Whether a text belongs to a split by its hash."""
 
     def __init__(self, assign: HashSplit, split: str) -> None:
         self._assign, self._split = assign, split
 
-    def __call__(self, text: str) -> bool:
-        return self._assign(text) == self._split
+    def __call__(self, number: int, raw: bytes) -> bool:
+        return self._assign.of_bytes(raw) == self._split
+
+
+class _KeepByNumber:
+    """Whether a text belongs to a split where every k-th is held out."""
+
+    def __init__(self, every: int, held_out: bool) -> None:
+        self._every, self._held_out = every, held_out
+
+    def __call__(self, number: int, raw: bytes) -> bool:
+        return (number % self._every == self._every - 1) == self._held_out
 
 
 def _has_at_most_one(documents: Documents) -> bool:
@@ -195,12 +261,12 @@ class _Chained:
     def __init__(self, readers: Sequence[Reader]) -> None:
         self._readers = readers
 
-    def __call__(self, counts: ReadCounts) -> Iterator[str]:
+    def __call__(self, counts: ReadCounts) -> Iterator[str | Raw]:
         return chain.from_iterable(reader(counts) for reader in self._readers)
 
     def whole_files(self) -> list[Path] | None:
         """The files read, if each is one document as it stands."""
-        files = [reader for reader in self._readers if isinstance(reader, _FileReader)]
+        files = [reader for reader in self._readers if isinstance(reader, local_files.TextFileReader)]
         if len(files) < len(self._readers) or not all(file.is_whole() for file in files):
             return None
         return [file.path for file in files]
@@ -209,7 +275,7 @@ class _Chained:
 # What a source is
 
 
-def _open(source: Source, options: _Options) -> _Part:
+def _open(source: Source, options: Options) -> Part:
     if isinstance(source, Corpus):
         return _from_corpus(source)
     if isinstance(source, (str, os.PathLike)):
@@ -217,7 +283,7 @@ def _open(source: Source, options: _Options) -> _Part:
     if hub.is_dataset(source):
         name = hub.dataset_name(source)
         readers = hub.from_dataset(source, options.text_column, name)
-        return _Part(name, {split: [reader] for split, reader in readers.items()}, dict.fromkeys(readers), at_hand=True)
+        return Part(name, {split: [reader] for split, reader in readers.items()}, dict.fromkeys(readers), at_hand=True)
     if isinstance(source, Mapping):
         return _from_mapping(source, options)
     if isinstance(source, _Inputs) or (isinstance(source, (list, tuple)) and _are_paths(source)):
@@ -227,21 +293,21 @@ def _open(source: Source, options: _Options) -> _Part:
             f"a corpus cannot be made of {type(source).__name__}; give a path, a corpus name, a Dataset, or texts"
         )
     if isinstance(source, Documents):
-        return _Part(source.corpus, {None: [from_texts(source)]}, {None: source.size_bytes}, at_hand=True)
-    return _Part("texts", {None: [from_texts(source)]}, {None: None}, at_hand=True)
+        return Part(source.corpus, {None: [from_texts(source)]}, {None: source.size_bytes}, at_hand=True)
+    return Part("texts", {None: [from_texts(source)]}, {None: None}, at_hand=True)
 
 
-def _from_corpus(corpus: Corpus) -> _Part:
+def _from_corpus(corpus: Corpus) -> Part:
     if not corpus.has_own_splits:
-        return _Part(corpus.name, {None: [from_texts(corpus.documents)]}, {None: corpus.size_bytes})
-    return _Part(
+        return Part(corpus.name, {None: [from_texts(corpus.documents)]}, {None: corpus.size_bytes})
+    return Part(
         corpus.name,
         {split: [from_texts(documents)] for split, documents in corpus.splits.items()},
         {split: documents.size_bytes for split, documents in corpus.splits.items()},
     )
 
 
-def _from_mapping(source: Mapping[str, Any], options: _Options) -> _Part:
+def _from_mapping(source: Mapping[str, Any], options: Options) -> Part:
     readers: dict[str | None, list[Reader]] = {}
     sizes: dict[str | None, int | None] = {}
     for key, value in source.items():
@@ -251,10 +317,10 @@ def _from_mapping(source: Mapping[str, Any], options: _Options) -> _Part:
             raise CorpusError(f"{key!r} is {why}; the splits are {', '.join(SPLITS)}")
         part = _open(value, options)
         readers[split] = [reader for group in part.readers.values() for reader in group]
-        sizes[split] = _total(part.sizes.values())
+        sizes[split] = total(part.sizes.values())
     if "train" not in readers:
         raise CorpusError(f"a mapping needs the split 'train'; this one has {', '.join(map(str, source)) or 'nothing'}")
-    return _Part("texts", readers, sizes)
+    return Part("texts", readers, sizes)
 
 
 def _are_paths(source: Sequence[Any]) -> bool:
@@ -289,7 +355,7 @@ def _matches(pattern: str) -> list[str]:
 # Names, files and folders
 
 
-def _open_named(source: StrPath, options: _Options) -> _Part:
+def _open_named(source: StrPath, options: Options) -> Part:
     text = os.fspath(source)
     path = Path(text)
     named = isinstance(source, str) and text in CORPUS_NAMES
@@ -302,44 +368,48 @@ def _open_named(source: StrPath, options: _Options) -> _Part:
     if exists:
         if named:
             log.info("%s is read from the path of that name", text)
-        return _from_folder(path, options) if path.is_dir() else _from_files([path], path.stem, options)
+        return (
+            local_files.from_folder(path, options)
+            if path.is_dir()
+            else local_files.from_files([path], path.stem, options)
+        )
     if matches := _matches(text):
         return _from_paths(matches, options)
     if not named:
-        if text.startswith("hf:"):
-            raise CorpusError(
-                f"{text}: data sets are not loaded by that name yet; load it with the datasets library and pass the "
-                "Dataset, or give its name if it is one of: " + ", ".join(CORPUS_NAMES)
-            )
+        if text.startswith(hub.PREFIX):
+            name, streamed = hub.stream(text, options.text_column)
+            return Part(name, {split: [reader] for split, reader in streamed.items()}, dict.fromkeys(streamed))
         what = "no file matches it" if glob.has_magic(text) else "no such file or folder"
-        raise CorpusError(f"{text}: {what}, and no corpus has that name (there are {', '.join(CORPUS_NAMES)})")
+        raise CorpusError(
+            f"{text}: {what}, and no corpus has that name (there are {', '.join(CORPUS_NAMES)}, and hf:NAME)"
+        )
     if text == "pydocs":
         return _pydocs()
     readers = hub.load(text, options.text_column)
-    return _Part(text, {split: [reader] for split, reader in readers.items()}, dict.fromkeys(readers))
+    return Part(text, {split: [reader] for split, reader in readers.items()}, dict.fromkeys(readers))
 
 
-def _pydocs() -> _Part:
+def _pydocs() -> Part:
     # Its division is part of what the corpus is, so it takes neither the caller's salt nor the caller's fractions.
     everything = pydocs.documents()
     assign = HashSplit()
     texts: dict[str, list[str]] = {split: [] for split in assign.splits}
     for document in everything:
         texts[assign(document)].append(document)
-    return _Part(
+    return Part(
         "pydocs",
         {split: [from_texts(documents)] for split, documents in texts.items()},
         {split: sum(len(text.encode("utf-8")) for text in documents) for split, documents in texts.items()},
     )
 
 
-def _from_paths(paths: Sequence[str], options: _Options) -> _Part:
+def _from_paths(paths: Sequence[str], options: Options) -> Part:
     files = [Path(path) for path in paths]
     if len(files) == 1:
         return _open_named(files[0], options)
     if all(path.is_file() for path in files):
         folders = {path.resolve().parent for path in files}
-        return _from_files(files, folders.pop().name if len(folders) == 1 else "texts", options)
+        return local_files.from_files(files, folders.pop().name if len(folders) == 1 else "texts", options)
     parts = [_open_named(path, options) for path in paths]
     name = "+".join(dict.fromkeys(part.name for part in parts))
     if len({None in part.readers for part in parts}) > 1:
@@ -349,83 +419,8 @@ def _from_paths(paths: Sequence[str], options: _Options) -> _Part:
             "{'train': [...], 'validation': [...]}"
         )
     splits = dict.fromkeys(split for part in parts for split in part.readers)
-    return _Part(
+    return Part(
         name,
         {split: [reader for part in parts for reader in part.readers.get(split, [])] for split in splits},
-        {split: _total(part.sizes[split] for part in parts if split in part.sizes) for split in splits},
+        {split: total(part.sizes[split] for part in parts if split in part.sizes) for split in splits},
     )
-
-
-def _from_folder(folder: Path, options: _Options) -> _Part:
-    if manifest := processed.read_manifest(folder):
-        files = manifest.files(folder)
-        return _Part(
-            manifest.corpus,
-            {split: [processed.reader(path)] for split, path in files.items()},
-            {split: path.stat().st_size for split, path in files.items()},
-        )
-    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    files_by_split = {path: split for path in found if path.parent == folder and (split := _split_of(path))}
-    if "train" in files_by_split.values():
-        if others := [path.name for path in found if path not in files_by_split]:
-            log.info("%s has splits of its own; left out: %s", folder, ", ".join(others[:10]))
-        return _from_files(list(files_by_split), folder.resolve().name, options)
-    texts = [path for path in found if path.suffix.lower() == ".txt"]
-    if not texts:
-        kinds = sorted({path.suffix or path.name for path in found})
-        has = f"it has {', '.join(kinds[:8])}" if kinds else "it is empty"
-        raise CorpusError(f"{folder}: no .txt files, and no wiki.train.tokens or wiki.train.raw ({has})")
-    if len(texts) < len(found):
-        log.info("%s: %d files that are not .txt are left out", folder, len(found) - len(texts))
-    return _from_files(texts, folder.resolve().name, options)
-
-
-def _from_files(files: Sequence[Path], name: str, options: _Options) -> _Part:
-    """Files as splits where every one is named like a different split and one is `train`, else as one stream."""
-    for path in files:
-        text_files.check_file(path)
-    splits = [_split_of(path) for path in files]
-    if len(files) > 1 and "train" in splits and None not in splits:
-        by_split: dict[str, Path] = {}
-        for path, split in zip(files, splits, strict=True):
-            if split in by_split:
-                raise CorpusError(
-                    f"{by_split[split]} and {path} both look like the split {split}; pass "
-                    f"{{'train': ..., '{split}': ...}} to say which is which"
-                )
-            by_split[str(split)] = path
-        return _Part(
-            name,
-            {split: [_FileReader(path, options)] for split, path in by_split.items()},
-            {split: path.stat().st_size for split, path in by_split.items()},
-        )
-    if len(files) > 1 and "train" in splits and ("validation" in splits or "test" in splits):
-        log.warning("%s: files named like splits are read as one corpus, since others beside them are not", name)
-    size = sum(path.stat().st_size for path in files)
-    return _Part(name, {None: [_FileReader(path, options) for path in files]}, {None: size})
-
-
-class _FileReader:
-    """Reads one file."""
-
-    def __init__(self, path: Path, options: _Options) -> None:
-        self.path = path
-        self._options = options
-
-    def __call__(self, counts: ReadCounts) -> Iterator[str]:
-        return text_files.read_file(self.path, counts, separator=self._options.separator, errors=self._options.errors)
-
-    def is_whole(self) -> bool:
-        return self._options.errors == "strict" and text_files.is_one_document(self.path, self._options.separator)
-
-
-def _split_of(path: Path) -> str | None:
-    """The split that a file's name means: `train.txt`, `wiki.valid.tokens`, `TinyStories-valid.txt`."""
-    if path.suffix.lower() not in (".txt", ".tokens", ".raw"):
-        return None
-    return canonical_split(re.split(r"[-_.]", path.stem)[-1])
-
-
-def _total(sizes: Iterable[int | None]) -> int | None:
-    known = list(sizes)
-    return sum(size for size in known if size is not None) if None not in known else None

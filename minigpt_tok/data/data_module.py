@@ -1,6 +1,7 @@
 """`TokenDataModule`: the id files of a folder as Lightning wants them, in an order that a checkpoint resumes exactly."""
 
 import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader
 from minigpt_tok.data.loader import TokenLoader
 from minigpt_tok.data.order import ResumableSampler
 from minigpt_tok.data.splits import SPLITS
-from minigpt_tok.data.token_dataset import Block, TokenDataset
+from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.errors import DataError
 from minigpt_tok.files import StrPath
 from minigpt_tok.tokenizer import Tokenizer
@@ -40,6 +41,7 @@ class TokenDataModule(L.LightningDataModule):
         *,
         tokenizer: Tokenizer | StrPath,
         packing: str = "contiguous",
+        evaluation_packing: str | None = None,
         stride: int | None = None,
         num_workers: int = 0,
         seed: int = 0,
@@ -54,7 +56,9 @@ class TokenDataModule(L.LightningDataModule):
             block_size: in tokens.
             batch_size: blocks per rank and step.
             tokenizer: the one that the ids must be of, or its file.
-            packing: how blocks are cut from the ids, see `packing`.
+            packing: how blocks are made of the ids, see `minigpt_tok.data.packing`.
+            evaluation_packing: the same for validation and test; `packing` if `None`. `contiguous` and `document` see
+                the whole text in its own order, but for the tail.
             stride: of the train split, from one block's beginning to the next; `block_size` if `None`.
             num_workers: processes that fetch batches; the order is the same for any number.
             seed: of the order.
@@ -68,6 +72,7 @@ class TokenDataModule(L.LightningDataModule):
         self.batch_size = batch_size
         self.tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else Tokenizer.load(tokenizer)
         self.packing = packing
+        self.evaluation_packing = packing if evaluation_packing is None else evaluation_packing
         self.stride = stride
         self.num_workers = num_workers
         self.seed = seed
@@ -94,7 +99,7 @@ class TokenDataModule(L.LightningDataModule):
                 self.data_dir,
                 self.block_size,
                 tokenizer=self.tokenizer,
-                packing=self.packing,
+                packing=self.packing if split == "train" else self.evaluation_packing,
                 stride=self.stride if split == "train" else None,
                 seed=self.seed,
                 split=split,
@@ -109,13 +114,14 @@ class TokenDataModule(L.LightningDataModule):
                 "encode the corpus again"
             )
 
-    def train_dataloader(self) -> TokenLoader | DataLoader[Block]:
+    def train_dataloader(self) -> TokenLoader | DataLoader[Any]:
         """The train split, shuffled; goes on where a loaded checkpoint stopped."""
         if getattr(self.trainer, "overfit_batches", 0):
             # The same few batches in every epoch, which Lightning arranges in a loader of PyTorch's.
             self.setup()
             return DataLoader(self.datasets["train"], self.batch_size, collate_fn=TokenDataset.collate)
         self._train_loader = self._loader("train", shuffle=True)
+        self._train_loader.allow_other_data = self._allows_other_data()
         if self._resume_from is not None:
             self._train_loader.load_state_dict(self._resume_from)
             self._resume_from = None
@@ -180,6 +186,11 @@ class TokenDataModule(L.LightningDataModule):
             return torch.distributed.get_rank(), torch.distributed.get_world_size()
         return 0, 1
 
+    def _allows_other_data(self) -> bool:
+        """Whether a callback of the trainer says so (`TokenizerFingerprint` does); this module imports none."""
+        callbacks = getattr(self.trainer, "callbacks", None) or ()
+        return any(getattr(callback, "allow_other_data", False) is True for callback in callbacks)
+
     # What a checkpoint keeps
 
     def state_dict(self) -> dict[str, Any]:
@@ -206,11 +217,18 @@ class TokenDataModule(L.LightningDataModule):
         self.setup()
         here = self.datasets["train"].fingerprint
         if state_dict["data_fingerprint"] != here:
-            raise DataError(
+            what = (
                 f"the checkpoint was trained on the blocks {state_dict['data_fingerprint']}, and {self.data_dir} with "
-                f"block_size {self.block_size} gives {here}: other text, tokenizer, block size or stride. Resume with "
-                "the same, or begin a new run from the checkpoint's weights"
+                f"block_size {self.block_size} and packing {self.packing!r} gives {here}: other text, tokenizer, packing, "
+                "block size or stride"
             )
+            if not self._allows_other_data():
+                raise DataError(
+                    f"{what}. Resume with the same, or begin a new run from the checkpoint's weights; or, to go on with "
+                    "other data on purpose, give the trainer TokenizerFingerprint(…, allow_other_data=True)"
+                )
+            warnings.warn(f"{what}: it is trained on from its beginning", stacklevel=2)
+            return
         self._resume_from = state_dict["order"]
         if self._train_loader is not None:
             self._train_loader.load_state_dict(state_dict["order"])

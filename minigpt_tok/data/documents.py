@@ -4,6 +4,7 @@ import dataclasses
 import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import MappedText
@@ -22,7 +23,15 @@ class ReadCounts:
     byte_order_marks: int = 0  # kept, as the first character of a document
 
 
-Reader = Callable[[ReadCounts], Iterator[str]]  # starts a new reading, and counts what it removes as it goes
+class Raw(NamedTuple):
+    """A text that was read as bytes, and the bytes: nobody need encode it again to hash or measure it."""
+
+    text: str
+    raw: bytes  # UTF-8
+
+
+# Starts a new reading, and counts what it removes as it goes. Gives texts, or texts with their bytes.
+Reader = Callable[[ReadCounts], Iterator[str | Raw]]
 
 
 class Documents:
@@ -38,11 +47,14 @@ class Documents:
         corpus: str,
         split: str,
         size_bytes: int | None = None,
-        keep: Callable[[str], bool] | None = None,
+        keep: Callable[[int, bytes], bool] | None = None,
         max_documents: int | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """`read` starts a reading; the limits apply to what it gives, and of those, `keep` picks this split's."""
+        """`read` starts a reading; the limits apply to what it gives, and of those, `keep` picks this split's.
+
+        `keep` is given the text's number among those and its UTF-8.
+        """
         for name, limit in (("max_documents", max_documents), ("max_bytes", max_bytes)):
             if limit is not None and limit < 1:
                 raise CorpusError(f"{name} is {limit}; it must be at least 1, or None for no limit")
@@ -81,21 +93,27 @@ class Documents:
         return None if paths is None else [MappedText(path) for path in paths]
 
     def __iter__(self) -> Iterator[str]:
+        return (text for text, _ in self.with_bytes())
+
+    def with_bytes(self) -> Iterator[Raw]:
+        """A reading that gives each text with its UTF-8, which has to be known here in any case."""
         counts = ReadCounts()
-        for text, size in self._limited(counts):
-            if self._keep is None or self._keep(text):
+        keep = self._keep
+        for number, document in enumerate(self._limited(counts)):
+            if keep is None or keep(number, document.raw):
                 counts.documents += 1
-                counts.n_bytes += size
-                yield text
+                counts.n_bytes += len(document.raw)
+                yield document
         self._counts = counts
 
-    def _limited(self, counts: ReadCounts) -> Iterator[tuple[str, int]]:
+    def _limited(self, counts: ReadCounts) -> Iterator[Raw]:
         n_documents = n_bytes = 0
-        for number, text in enumerate(self._read(counts)):
-            if not text:
+        for number, given in enumerate(self._read(counts)):
+            document = given if type(given) is Raw else self._encoded(given, number)
+            size = len(document.raw)
+            if size == 0:
                 counts.empty_documents += 1
                 continue
-            size = self._utf8_size(text, number)
             if self._max_bytes is not None and n_bytes + size > self._max_bytes:
                 if n_documents == 0:
                     raise CorpusError(
@@ -104,17 +122,17 @@ class Documents:
                         "at which the text divides into documents"
                     )
                 return
-            yield text, size
+            yield document
             n_documents += 1
             n_bytes += size
             if n_documents == self._max_documents:
                 return
 
-    def _utf8_size(self, text: str, number: int) -> int:
+    def _encoded(self, text: object, number: int) -> Raw:
         if not isinstance(text, str):
             raise CorpusError(f"{self.name}: document {number} is {type(text).__name__}, not str")
         try:
-            return utf8_size(text)
+            return Raw(text, text.encode("utf-8"))
         except UnicodeEncodeError as error:
             raise CorpusError(
                 f"{self.name}: document {number} has a lone surrogate (U+{ord(text[error.start]):04X}) at character "

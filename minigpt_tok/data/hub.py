@@ -5,18 +5,20 @@ The library is imported when it is needed and at no other time. Loading may need
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from minigpt_tok.data import wikitext
 from minigpt_tok.data.documents import ReadCounts, Reader
 from minigpt_tok.data.splits import canonical_split
+from minigpt_tok.data.tables import guess_text_column, parquet_rows, texts_of, wikitext_lines
 from minigpt_tok.errors import CorpusError, MissingDependencyError
 
 log = logging.getLogger(__name__)
 
+PREFIX = "hf:"
 _ROWS_AT_ONCE = 1000
-_USUAL_TEXT_COLUMNS = ("text", "content", "story", "document", "article")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +81,115 @@ def load(name: str, text_column: str | None = None) -> dict[str, Reader]:
     }
 
 
+def stream(name: str, text_column: str | None = None) -> tuple[str, dict[str | None, Reader]]:
+    """A data set of the hub by `hf:NAME[/CONFIG][:SPLIT]`, read as it comes: (its name, split → reader).
+
+    Where its files are Parquet, as most are, they are read by pyarrow, a few rows at a time; others by the library's own
+    iterator.
+
+    Args:
+        name: `NAME` is `owner/data set`, or one word.
+        text_column: guessed, and logged, if not given.
+
+    Raises:
+        CorpusError: no such data set, configuration or split, or no network.
+        MissingDependencyError: the `datasets` library is not installed.
+    """
+    path, config, wanted = parse(name)
+    offline = "Without a network, give the path of the data set's files (.parquet, .jsonl, .txt) instead"
+    try:
+        import datasets
+    except ImportError:
+        raise MissingDependencyError(
+            f"{name} is loaded through the datasets library, which is not installed: pip install datasets. {offline}"
+        ) from None
+    try:
+        builder = datasets.load_dataset_builder(path, config)
+        files = {str(split): list(urls) for split, urls in (builder.config.data_files or {}).items()}
+        if files and all(str(url).endswith(".parquet") for urls in files.values() for url in urls):
+            found: dict[str, Reader] = {split: _ParquetReader(urls, text_column) for split, urls in files.items()}
+        else:
+            loaded = builder.as_streaming_dataset()
+            found = {
+                str(split): _rows(rows, text_column_of(rows, text_column, f"{name}, {split}"))
+                for split, rows in loaded.items()
+            }
+    except CorpusError:
+        raise
+    except Exception as error:  # the library raises its own, the hub client's, the network's and the file system's
+        reason = (str(error).splitlines() or [""])[0]
+        raise CorpusError(
+            f"{name}: the datasets library could not open {path} ({type(error).__name__}: {reason}). Is the name as on the hub, "
+            f"hf:OWNER/NAME or hf:OWNER/NAME/CONFIG? {offline}"
+        ) from error
+    return path.rpartition("/")[2], _chosen(found, wanted, name)
+
+
+def parse(name: str) -> tuple[str, str | None, str | None]:
+    """`hf:OWNER/NAME/CONFIG:SPLIT` → path on the hub, configuration, split.
+
+    Raises:
+        CorpusError: it is not of this form.
+    """
+    path, _, split = name.removeprefix(PREFIX).partition(":")
+    parts = path.split("/")
+    if not all(parts) or len(parts) > 3:
+        raise CorpusError(
+            f"{name}: not of the form hf:NAME, hf:OWNER/NAME or hf:OWNER/NAME/CONFIG, each also with :SPLIT"
+        )
+    return "/".join(parts[:2]), parts[2] if len(parts) == 3 else None, split or None
+
+
+def _chosen(found: Mapping[str, Reader], wanted: str | None, name: str) -> dict[str | None, Reader]:
+    """The split that is wanted, as train; or all that have a name of ours."""
+    if wanted is not None:
+        if wanted not in found:
+            raise CorpusError(f"{name}: there is no split {wanted!r}; there are {', '.join(found)}")
+        return {"train": found[wanted]}
+    chosen: dict[str | None, Reader] = {}
+    for key, reader in found.items():
+        split = canonical_split(key)
+        if split is None:
+            log.info("%s: the split %s is none of train, validation and test, and is left out", name, key)
+        else:
+            chosen[split] = reader
+    if "train" not in chosen:
+        raise CorpusError(
+            f"{name} has no split train; name one of its own: {', '.join(f'{name}:{key}' for key in found)}"
+        )
+    if "validation" not in chosen:
+        log.info("%s has no validation split; held_out (--held-out K) takes every K-th document for one", name)
+    return chosen
+
+
+class _ParquetReader:
+    """Reads the Parquet files of a split, wherever `fsspec` reaches them."""
+
+    def __init__(self, urls: list[str], text_column: str | None) -> None:
+        self._urls = urls
+        self._text_column = text_column
+
+    def __call__(self, counts: ReadCounts) -> Iterator[str]:
+        """A new reading."""
+        return texts_of(chain.from_iterable(map(self._rows, self._urls)))
+
+    def _rows(self, url: str) -> Iterator[str | None]:
+        import fsspec
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            with fsspec.open(url, "rb") as file:
+                opened = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
+                yield from parquet_rows(opened, self._text_column, url)
+        except (pyarrow.ArrowException, OSError) as error:
+            reason = (str(error).splitlines() or [""])[0]
+            raise CorpusError(
+                f"{url}: could not be read ({type(error).__name__}: {reason}). Check the network and start again; what an "
+                "encoding has finished is kept"
+            ) from error
+
+
 def is_dataset(source: object) -> bool:
     """Whether an object is the `datasets` library's, found out without importing it."""
     return any(base.__module__.partition(".")[0] == "datasets" for base in type(source).__mro__)
@@ -88,7 +199,7 @@ def from_dataset(source: Any, text_column: str | None, name: str) -> dict[str | 
     """The splits of a `DatasetDict`, or `None` → the rows of a single data set."""
     if isinstance(source, Mapping):
         return {split: _rows(rows, column) for split, rows, column in _splits(source, text_column, name)}
-    return {None: _rows(source, _text_column(source, text_column, name))}
+    return {None: _rows(source, text_column_of(source, text_column, name))}
 
 
 def dataset_name(source: Any) -> str:
@@ -104,24 +215,15 @@ def _splits(loaded: Mapping[str, Any], text_column: str | None, name: str) -> It
         if split is None:
             log.info("%s: the split %s is none of train, validation and test, and is left out", name, key)
             continue
-        yield split, rows, _text_column(rows, text_column, f"{name}, {key}")
+        yield split, rows, text_column_of(rows, text_column, f"{name}, {key}")
 
 
-def _text_column(rows: Any, wanted: str | None, name: str) -> str:
+def text_column_of(rows: Any, wanted: str | None, name: str) -> str:
+    """The column of a data set that holds the text; see `tables.guess_text_column`."""
     columns: list[str] = list(rows.column_names or next(iter(rows), {}))
-    if wanted is not None:
-        if wanted not in columns:
-            raise CorpusError(f"{name}: there is no column {wanted!r}; the columns are {', '.join(columns)}")
-        return wanted
     features: Mapping[str, Any] = rows.features or {}
     strings = [c for c in columns if getattr(features.get(c), "dtype", None) in ("string", "large_string")]
-    guess = next((c for c in _USUAL_TEXT_COLUMNS if c in columns), None) or (strings[0] if len(strings) == 1 else None)
-    if guess is None:
-        raise CorpusError(
-            f"{name}: which column holds the text? Give text_column, one of: {', '.join(strings or columns)}"
-        )
-    log.info("%s: the text is taken from the column %r", name, guess)
-    return guess
+    return guess_text_column(columns, strings, wanted, name)
 
 
 def _column(rows: Any, column: str) -> Iterator[str | None]:
@@ -138,13 +240,7 @@ def _rows(rows: Any, column: str) -> Reader:
 
 def _articles(rows: Any, column: str) -> Reader:
     def read(counts: ReadCounts) -> Iterator[str]:
-        for article in wikitext.cut_articles(_lines(_column(rows, column))):
+        for article in wikitext.cut_articles(wikitext_lines(_column(rows, column))):
             yield article.decode("utf-8")
 
     return read
-
-
-def _lines(rows: Iterable[str | None]) -> Iterator[bytes]:
-    """The published file's lines: the library's copy has empty rows where the file has blank lines."""
-    for row in rows:
-        yield row.encode("utf-8") if row else wikitext.BLANK_LINE

@@ -245,9 +245,10 @@ class IdFile:
 class IdFileWriter:
     """Writes an id file of any size in bounded memory: `with IdFileWriter(path, metadata) as file: file.write(...)`.
 
-    The ids and the document index go into unnamed temporary files in the same folder; when the block ends well, they
-    are laid together under a temporary name and that is renamed. So for a moment twice the file's size is needed, and
-    whatever happens, a file under the final name is whole.
+    For ids at hand; `encode_corpus` writes through `shards.Shards`, which can go on after a kill. The ids and the
+    document index go into unnamed temporary files in the same folder; when the block ends well, they are laid together
+    under a temporary name and that is renamed. So for a moment twice the file's size is needed, and whatever happens, a
+    file under the final name is whole.
     """
 
     def __init__(self, path: StrPath, metadata: IdFileMetadata) -> None:
@@ -293,18 +294,7 @@ class IdFileWriter:
         Raises:
             DataError: an id outside the vocabulary, or numbers that do not fit together; or the disk is full.
         """
-        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self._metadata.vocab_size:
-            wrong = ids[(ids < 0) | (ids >= self._metadata.vocab_size)]
-            raise DataError(
-                f"{self.path}: id {int(wrong[0])} is outside the vocabulary of {self._metadata.vocab_size:,} ids; these "
-                "ids are of another tokenizer"
-            )
-        same_count = len(document_bytes) == len(lengths) == len(text_digests) // 32
-        if int(lengths.sum()) != len(ids) or not same_count:
-            raise DataError(
-                f"{self.path}: {len(ids):,} ids, but documents of {int(lengths.sum()):,}; {len(lengths):,} lengths, "
-                f"{len(document_bytes):,} sizes, {len(text_digests) // 32:,} digests"
-            )
+        check_batch(self.path, self._metadata.vocab_size, ids, lengths, document_bytes, text_digests)
         raw = np.ascontiguousarray(ids, dtype=self._dtype).data
         ends = self._n_tokens + np.cumsum(lengths, dtype="<i8")
         sizes = np.asarray(document_bytes, dtype="<i8")
@@ -322,7 +312,7 @@ class IdFileWriter:
         with self._files:
             if kind is None:
                 with self._clear_errors(), writing(self.path) as file:
-                    file.write(_header(self.metadata))
+                    file.write(header_of(self.metadata))
                     for part in (self._ends, self._bytes, self._ids):
                         part.seek(0)
                         shutil.copyfileobj(part, file, 1 << 24)
@@ -336,6 +326,28 @@ class IdFileWriter:
                 f"{self.path}: could not be written ({error.strerror or error}); nothing was left under that name. "
                 "Free some space, or choose another folder"
             ) from error
+
+
+def check_batch(
+    path: Path, vocab_size: int, ids: np.ndarray, lengths: np.ndarray, document_bytes: np.ndarray, text_digests: bytes
+) -> None:
+    """Refuse documents that do not belong into an id file; the arguments are those of `IdFileWriter.write`.
+
+    Raises:
+        DataError: an id outside the vocabulary, or numbers that do not fit together.
+    """
+    if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < vocab_size:
+        wrong = ids[(ids < 0) | (ids >= vocab_size)]
+        raise DataError(
+            f"{path}: id {int(wrong[0])} is outside the vocabulary of {vocab_size:,} ids; these ids are of another "
+            "tokenizer"
+        )
+    same_count = len(document_bytes) == len(lengths) == len(text_digests) // 32
+    if int(lengths.sum()) != len(ids) or not same_count:
+        raise DataError(
+            f"{path}: {len(ids):,} ids, but documents of {int(lengths.sum()):,}; {len(lengths):,} lengths, "
+            f"{len(document_bytes):,} sizes, {len(text_digests) // 32:,} digests"
+        )
 
 
 def write_id_file(
@@ -358,7 +370,8 @@ def _parts(length: int) -> Iterator[slice]:
 # The safetensors format: 8 bytes with the header's length, the header in JSON, the tensors' bytes without gaps.
 
 
-def _header(metadata: IdFileMetadata) -> bytes:
+def header_of(metadata: IdFileMetadata) -> bytes:
+    """What stands before the tensors' bytes."""
     tensors: dict[str, Any] = {}
     offset = 0
     for name, dtype, length in (
@@ -373,6 +386,19 @@ def _header(metadata: IdFileMetadata) -> bytes:
     raw = text.encode("utf-8")
     raw += b" " * (-len(raw) % 8)
     return len(raw).to_bytes(8, "little") + raw
+
+
+def read_layout(path: StrPath) -> int:
+    """Where in a file the ids begin, in bytes, though the rest of it may be missing.
+
+    Raises:
+        FormatError: it has no header of an id file.
+    """
+    header, start = _read_header(Path(path), os.path.getsize(path))
+    try:
+        return start + int(header["ids"]["data_offsets"][0])
+    except (KeyError, TypeError, IndexError, ValueError):
+        raise FormatError(f"{path}: no id file, or damaged (its header has no place for ids)") from None
 
 
 def _read_header(path: Path, size: int) -> tuple[dict[str, Any], int]:

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from minigpt_tok.data.corpora import Corpus
-from minigpt_tok.data.documents import Documents, utf8_size
+from minigpt_tok.data.documents import Documents
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,10 +60,10 @@ def check_leakage(corpus: Corpus) -> Leakage:
 def _digests(documents: Documents) -> _Digests:
     keys = bytearray()
     sizes = []
-    for text in documents:
+    for _, raw in documents.with_bytes():
         # NumPy drops zero bytes at the end of strings, so the last is one that is none.
-        keys += hashlib.blake2b(text.encode("utf-8"), digest_size=15).digest() + b"\1"
-        sizes.append(utf8_size(text))
+        keys += hashlib.blake2b(raw, digest_size=15).digest() + b"\1"
+        sizes.append(len(raw))
     return _Digests(np.frombuffer(keys, dtype="S16"), np.array(sizes, dtype=np.int64))
 
 

@@ -17,14 +17,16 @@ from torch.utils.data import DataLoader
 
 from minigpt_tok.data.order import ResumableSampler
 from minigpt_tok.data.token_dataset import Block, TokenDataset
+from minigpt_tok.errors import DataError
 
 
 class TokenLoader:
-    """An iterable of (inputs, targets), int64 `(batch, block_size)`, in the sampler's order from its place on.
+    """An iterable of batches as `TokenDataset.collate` gives them, in the sampler's order from its place on.
 
     Attributes:
         dataset: the blocks.
         batch_sampler: their order and the place in it.
+        allow_other_data: of a saved state of other data take nothing, where otherwise it is refused.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class TokenLoader:
         """
         self.dataset = dataset
         self.batch_sampler = batch_sampler
+        self.allow_other_data = False
         self._steps = steps
         self._loader: DataLoader[Block] = DataLoader(
             dataset,
@@ -85,11 +88,24 @@ class TokenLoader:
             iterator._shutdown_workers()  # type: ignore[attr-defined]  # PyTorch has no public name for it
 
     def state_dict(self) -> dict[str, Any]:
-        """The place in the order; the batch that was taken last counts as done."""
-        return self.batch_sampler.state_dict()
+        """The place in the order, the batch that was taken last counted as done, and the data it is a place in."""
+        return {**self.batch_sampler.state_dict(), "data_fingerprint": self.dataset.fingerprint}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved place, see `ResumableSampler.load_state_dict`."""
+        """Go on from a saved place, see `ResumableSampler.load_state_dict`.
+
+        Raises:
+            DataError: it is one in other data, or in other blocks of it.
+        """
+        saved = state.get("data_fingerprint", self.dataset.fingerprint)
+        if saved != self.dataset.fingerprint:
+            if self.allow_other_data:
+                return
+            raise DataError(
+                f"the place that was saved is one in the blocks {saved}, and {self.dataset.id_file.path} with block_size "
+                f"{self.dataset.block_size} and packing {self.dataset.packing!r} gives {self.dataset.fingerprint}: other "
+                "text, tokenizer, packing, block size or stride. Go on with the same, or begin anew with the weights alone"
+            )
         self.batch_sampler.load_state_dict(state)
 
 

@@ -46,7 +46,13 @@ class HashSplit:
 
     def __call__(self, text: str) -> str:
         """The split of a text."""
+        return self.of_bytes(text.encode("utf-8"))
+
+    def of_bytes(self, raw: bytes) -> str:
+        """The split of a text in UTF-8."""
         if len(self.splits) == 1:
             return self.splits[0]
-        place = int.from_bytes(hashlib.sha256(self._salt + text.encode("utf-8")).digest()[:8], "big")
+        digest = hashlib.sha256(self._salt)
+        digest.update(raw)
+        place = int.from_bytes(digest.digest()[:8], "big")
         return next(name for name, bound in zip(self.splits, self._bounds, strict=True) if place < bound)

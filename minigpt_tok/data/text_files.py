@@ -10,17 +10,21 @@ Of a separator such as `\n<|endoftext|>\n` the token and one newline (`\n` or `\
 counted; a separator that itself begins or ends with a newline says which newlines go. All other bytes are kept: no
 newline translation, and a byte order mark stays where it is (and is said).
 
-Files are read in pieces of a megabyte: memory holds the longest document, not the file.
+Files are read in pieces of a megabyte, unpacked on the way where they are `.gz` or `.zst`: memory holds the longest
+document, not the file.
 """
 
 import codecs
+import io
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from minigpt_tok.data import wikitext
-from minigpt_tok.data.documents import ReadCounts
+from minigpt_tok.data.documents import Raw, ReadCounts
+from minigpt_tok.data.source_file import SourceFile
+from minigpt_tok.data.tables import TABLE_KINDS
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import MappedText
 
@@ -29,10 +33,11 @@ log = logging.getLogger(__name__)
 END_OF_TEXT = "<|endoftext|>"
 ERRORS = ("strict", "replace", "ignore")
 _CHUNK = 1 << 20  # bytes
+_LF, _CR = b"\n\r"
 
-# Formats that look like files of text to a caller, and are not read as such.
-UNREAD_SUFFIXES = frozenset((".jsonl", ".json", ".csv", ".parquet", ".arrow", ".pdf")) | frozenset(
-    (".gz", ".zst", ".bz2", ".xz", ".zip", ".tar", ".7z", ".npy", ".npz", ".bin", ".pt", ".safetensors")
+# Formats that look like files of text to a caller, and are not read.
+UNREAD_KINDS = frozenset((".json", ".csv", ".tsv", ".pdf", ".npy", ".npz", ".bin", ".pt", ".safetensors")) | frozenset(
+    (".bz2", ".xz", ".zip", ".tar", ".tgz", ".7z")
 )
 
 
@@ -56,18 +61,26 @@ def check_file(path: Path) -> None:
     """
     if not path.is_file():
         raise CorpusError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
-    if path.suffix.lower() in UNREAD_SUFFIXES:
+    if (kind := SourceFile(path).kind) in UNREAD_KINDS:
         raise CorpusError(
-            f"{path}: {path.suffix.lower()} files are not read; corpora are read from UTF-8 text files (.txt, "
-            "wiki.*.tokens, wiki.*.raw). Unpack or convert it to .txt, or open it with the datasets library and pass "
-            "the Dataset"
+            f"{path}: {kind} files are not read; corpora are read from UTF-8 text (.txt, wiki.*.tokens, wiki.*.raw) and "
+            f"from {', '.join(TABLE_KINDS)}, each also packed as .gz or .zst. Unpack or convert it, or open it with the "
+            "datasets library and pass the Dataset"
         )
 
 
 def read_file(
-    path: Path, counts: ReadCounts, *, separator: str | None = "auto", errors: str = "strict"
+    path: Path | SourceFile, counts: ReadCounts, *, separator: str | None = "auto", errors: str = "strict"
 ) -> Iterator[str]:
-    """The documents of one file, empty ones included.
+    """The documents of one file, empty ones included; the arguments are those of `read_with_bytes`."""
+    for document in read_with_bytes(path, counts, separator=separator, errors=errors):
+        yield document.text if type(document) is Raw else str(document)
+
+
+def read_with_bytes(
+    path: Path | SourceFile, counts: ReadCounts, *, separator: str | None = "auto", errors: str = "strict"
+) -> Iterator[str | Raw]:
+    """The documents of one file, empty ones included, with their bytes where these are UTF-8.
 
     Args:
         path: a UTF-8 file.
@@ -76,23 +89,21 @@ def read_file(
         errors: `strict` raises where the file is not UTF-8, `replace` puts U+FFFD there, `ignore` leaves it out.
 
     Raises:
-        CorpusError: the file is not UTF-8 (with the byte offset), or gone.
+        CorpusError: the file is not UTF-8 (with the byte offset), gone, or changed since it was first read.
     """
-    try:
-        with open(path, "rb") as file:
-            for start, raw in _cut(path, file, separator, counts):
-                if start == 0 and raw.startswith(codecs.BOM_UTF8):
-                    counts.byte_order_marks += 1
-                    log.warning("%s begins with a byte order mark; it is kept, as the first character", path)
-                yield _decode(path, start, raw, errors, counts)
-    except FileNotFoundError:
-        raise CorpusError(f"{path}: no such file; was it moved while it was read?") from None
+    source = path if isinstance(path, SourceFile) else SourceFile(path)
+    with source.open() as file:
+        for start, raw in _cut(source.path, file, separator, counts):
+            if start == 0 and raw.startswith(codecs.BOM_UTF8):
+                counts.byte_order_marks += 1
+                log.warning("%s begins with a byte order mark; it is kept, as the first character", source.path)
+            yield _decode(source.path, start, raw, errors, counts)
 
 
 def is_one_document(path: Path, separator: str | None) -> bool:
     """Whether a file is one document as it stands, without having to read it as text. `False` where that is not sure."""
     text = MappedText(path)
-    if text.size == 0:
+    if text.size == 0 or SourceFile(path).compression:
         return False
     with text.view() as view:
         head = bytes(view[:_CHUNK])
@@ -109,11 +120,30 @@ def _cut(path: Path, file: IO[bytes], separator: str | None, counts: ReadCounts)
     if separator != "auto":
         return cut_at(file, separator.encode("utf-8"), counts)
     head = file.read(_CHUNK)
-    file.seek(0)
+    if file.seekable():
+        file.seek(0)
+    else:
+        file = io.BufferedReader(_Rejoined(head, file), _CHUNK)
     token = END_OF_TEXT.encode("utf-8")
     if wikitext.looks_like_wikitext(head) and not any(line.strip() == token for line in head.splitlines()):
         return _cut_articles(path, file, wikitext.has_blank_lines(head))
     return cut_at(file, token, counts, whole_line=True)
+
+
+class _Rejoined(io.RawIOBase):
+    """A file that cannot go back, after its head was read, as if it had gone back."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head, self._rest = memoryview(head), rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._head[: len(buffer)] or self._rest.read(len(buffer))
+        self._head = self._head[len(part) :]
+        buffer[: len(part)] = part
+        return len(part)
 
 
 def _cut_articles(path: Path, file: IO[bytes], blank_lines: bool) -> Iterator[tuple[int, bytes]]:
@@ -164,14 +194,15 @@ def cut_at(
         if found < 0:
             break
         first, last = found, found + len(token)
-        if before and first > start and buffer[first - 1 : first] == b"\n":
+        if before and first > start and buffer[first - 1] == _LF:
             first -= 1
-            if carriage_returns and first > start and buffer[first - 1 : first] == b"\r":
+            if carriage_returns and first > start and buffer[first - 1] == _CR:
                 first -= 1
-        if after and buffer[last : last + 1] == b"\n":
-            last += 1
-        elif after and carriage_returns and buffer[last : last + 2] == b"\r\n":
-            last += 2
+        if after and last < len(buffer):
+            if buffer[last] == _LF:
+                last += 1
+            elif carriage_returns and buffer[last : last + 2] == b"\r\n":
+                last += 2
         begins_line = first < found or found == start
         ends_line = last > found + len(token) or last == len(buffer)
         search = found + len(token)
@@ -185,9 +216,9 @@ def cut_at(
         yield offset + start, bytes(buffer[start:])
 
 
-def _decode(path: Path, start: int, raw: bytes, errors: str, counts: ReadCounts) -> str:
+def _decode(path: Path, start: int, raw: bytes, errors: str, counts: ReadCounts) -> str | Raw:
     try:
-        return raw.decode("utf-8")
+        return Raw(raw.decode("utf-8"), raw)
     except UnicodeDecodeError as error:
         if errors == "strict":
             raise CorpusError(

@@ -7,7 +7,7 @@ function gets the blocks one by one, as from any dataset.
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -24,27 +24,60 @@ from minigpt_tok.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
-Block = tuple[torch.Tensor, torch.Tensor]  # inputs and targets, int64 (block_size,); of a batch (batch, block_size)
+# Inputs and targets, int64 (block_size,); of a batch (batch, block_size). Where a packing keeps documents apart, a dict of
+# these with the keys `inputs`, `targets`, `documents` and `positions`.
+Block = tuple[torch.Tensor, torch.Tensor] | dict[str, torch.Tensor]
 
 
 class BlockBatch(Sequence[Block]):
-    """The blocks of a batch: two tensors, int64 `(batch, block_size)`, that can also be read block by block."""
+    """The blocks of a batch: tensors, int64 `(batch, block_size)`, that can also be read block by block.
 
-    def __init__(self, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+    Attributes:
+        inputs, targets, documents, positions: see `minigpt_tok.data.blocks.Blocks`.
+    """
+
+    def __init__(
+        self,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        documents: torch.Tensor | None = None,
+        positions: torch.Tensor | None = None,
+    ) -> None:
         self.inputs = inputs
         self.targets = targets
+        self.documents = documents
+        self.positions = positions
+
+    def to(self, device: torch.device | str) -> "BlockBatch":
+        """The same on a device."""
+        return self._each(lambda part: part.to(device))
+
+    def _each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> "BlockBatch":
+        optional = (None if part is None else change(part) for part in (self.documents, self.positions))
+        return BlockBatch(change(self.inputs), change(self.targets), *optional)
+
+    @property
+    def whole(self) -> Block:
+        """All blocks at once, in the form of one."""
+        if self.documents is None or self.positions is None:
+            return self.inputs, self.targets
+        return {
+            "inputs": self.inputs,
+            "targets": self.targets,
+            "documents": self.documents,
+            "positions": self.positions,
+        }
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def __getitem__(self, index: Any) -> Any:
         """One block, or of a slice a smaller batch."""
-        if isinstance(index, slice):
-            return BlockBatch(self.inputs[index], self.targets[index])
-        return self.inputs[index], self.targets[index]
+        part = self._each(lambda tensor: tensor[index])
+        return part if isinstance(index, slice) else part.whole
 
     def __iter__(self) -> Iterator[Block]:
-        return zip(self.inputs, self.targets, strict=True)
+        return (self[row] for row in range(len(self)))
 
 
 class TokenDataset(Dataset[Block]):
@@ -116,14 +149,18 @@ class TokenDataset(Dataset[Block]):
     def fingerprint(self) -> str:
         """SHA-256 over the ids (by their hash), their tokenizer and the packing: all that decides what block n is."""
         data = self.id_file.metadata
-        parts = (data.tokenizer_fingerprint, data.ids_sha256, self.packing, self.block_size, self.stride)
+        blocks = (data.tokenizer_fingerprint, data.ids_sha256, self.packing, self.block_size, self.stride)
+        parts = (*blocks, *self._packing.depends_on)
         return hashlib.sha256(repr(parts).encode("utf-8")).hexdigest()
 
     def __len__(self) -> int:
         return len(self._packing)
 
     def __getitem__(self, index: SupportsIndex) -> Block:
-        """(inputs, targets), int64 `(block_size,)` each: target t is the id after input t."""
+        """(inputs, targets), int64 `(block_size,)` each: target t is the id after input t, or -100 for none.
+
+        With packing `document` a dict of these, `documents` and `positions`.
+        """
         number = index.__index__()
         if not -len(self) <= number < len(self):
             raise IndexError(f"block {number} of {len(self):,}")
@@ -135,14 +172,17 @@ class TokenDataset(Dataset[Block]):
         if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
             raise IndexError(f"blocks {int(numbers.min())} to {int(numbers.max())} of {len(self):,}")
         blocks = self._packing.gather(numbers)
-        return BlockBatch(torch.from_numpy(blocks.inputs), torch.from_numpy(blocks.targets))
+        return BlockBatch(*(None if part is None else torch.from_numpy(part) for part in blocks))  # type: ignore[arg-type]
 
     @staticmethod
     def collate(batch: Sequence[Block]) -> Block:
-        """For `DataLoader(collate_fn=…)`: (inputs, targets), int64 `(batch, block_size)` each."""
+        """For `DataLoader(collate_fn=…)`: what an item has, int64 `(batch, block_size)` each."""
         if isinstance(batch, BlockBatch):
-            return batch.inputs, batch.targets
-        inputs, targets = zip(*batch, strict=True)  # of a data set around this one that fetches block by block
+            return batch.whole
+        # Of a data set around this one that fetches block by block.
+        if isinstance(batch[0], dict):
+            return {key: torch.stack([block[key] for block in batch]) for key in batch[0]}  # type: ignore[call-overload]
+        inputs, targets = zip(*batch, strict=True)
         return torch.stack(inputs), torch.stack(targets)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """GPT-2's two files: `vocab.json` (or `encoder.json`) and `merges.txt` (or `vocab.bpe`)."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from minigpt_tok.bpe.model import AddedToken, BPEModel
@@ -8,11 +9,21 @@ from minigpt_tok.bpe.recipes import END_OF_TEXT
 from minigpt_tok.errors import FormatError
 from minigpt_tok.files import StrPath, read_text, write_text
 from minigpt_tok.formats import hf_json
-from minigpt_tok.formats.loaded import LARGEST_FILE, read_json
+from minigpt_tok.formats.limits import (
+    common_reasons,
+    refuse,
+    refuse_characters,
+    refuse_doubles,
+    refuse_whole_pieces,
+)
+from minigpt_tok.formats.loaded import MOST_VALUES, read_json
+
+FORM = "GPT-2's files"
+LARGEST_MERGES = 64 << 20  # bytes; 450,000 merges, the most of a published list, have some 8 MB
 
 
-def load(vocab_json: StrPath, merges_txt: StrPath) -> BPEModel:
-    """Read both. `<|endoftext|>` in the vocabulary becomes a special token.
+def load(vocab_json: StrPath, merges_txt: StrPath, special_tokens: Iterable[str] = ()) -> BPEModel:
+    """Read both. `<|endoftext|>` in the vocabulary becomes a special token, as do those that are named.
 
     Raises:
         FormatError: naming the file, the line or key, and what is wrong with it.
@@ -21,11 +32,14 @@ def load(vocab_json: StrPath, merges_txt: StrPath) -> BPEModel:
     if not isinstance(vocab, dict):
         raise FormatError(f"{vocab_json}: not an object of tokens and ids")
     added = []
-    if END_OF_TEXT in vocab:
-        if not isinstance(vocab[END_OF_TEXT], int) or isinstance(vocab[END_OF_TEXT], bool):
-            raise FormatError(f"{vocab_json}: the id of {END_OF_TEXT!r} is {vocab[END_OF_TEXT]!r}, not a whole number")
-        added = [AddedToken(content=END_OF_TEXT, id=vocab[END_OF_TEXT])]
+    for content in dict.fromkeys([*special_tokens, *({END_OF_TEXT} & vocab.keys())]):
+        if content not in vocab:
+            raise FormatError(f"{vocab_json}: {content!r}, named as a special token, is not in the vocabulary")
+        if not isinstance(vocab[content], int) or isinstance(vocab[content], bool):
+            raise FormatError(f"{vocab_json}: the id of {content!r} is {vocab[content]!r}, not a whole number")
+        added.append(AddedToken(content=content, id=vocab[content]))
     block = {"type": "BPE", "vocab": vocab, "merges": read_merges(merges_txt)}
+    added.sort(key=lambda token: token.id)
     return hf_json.parse_model(block, added, "gpt2", f"{vocab_json} with {merges_txt}")
 
 
@@ -36,7 +50,10 @@ def read_merges(path: StrPath) -> list[str]:
         FormatError: naming the line.
     """
     # Not splitlines(): tokens may hold characters that it takes for line ends.
-    lines = read_text(path, limit=LARGEST_FILE, what="GPT-2 merges").split("\n")
+    text = read_text(path, limit=LARGEST_MERGES, what="GPT-2 merges")
+    if text.count("\n") > MOST_VALUES:
+        raise FormatError(f"{path}: has more lines than the largest tokenizer has merges")
+    lines = text.split("\n")
     if lines and lines[0].startswith("#version"):
         del lines[0]
     lines = [line for line in (line.removesuffix("\r") for line in lines) if line]
@@ -52,15 +69,19 @@ def save(folder: StrPath, model: BPEModel) -> None:
     Raises:
         FormatError: the form cannot hold the tokenizer: another pattern, added tokens but `<|endoftext|>`, characters.
     """
-    others = [token.content for token in model.added_tokens if token.content != END_OF_TEXT or not token.special]
-    for wrong, what in (
-        (model.unit != "byte", "characters for base tokens"),
-        (model.pattern != "gpt2", f"the pattern {model.pattern!r}"),
-        (model.whole_piece, "whole-piece lookup"),
-        (bool(others), f"added tokens ({', '.join(map(repr, others[:5]))})"),
-    ):
-        if wrong:
-            raise FormatError(f"{folder}: GPT-2's files cannot hold {what}; save it as tokenizer.json")
+    others = [token.content for token in model.added_tokens if token.content != END_OF_TEXT]
+    refuse_characters(folder, FORM, model)
+    refuse(
+        folder,
+        FORM,
+        [
+            (model.pattern != "gpt2", f"the pattern {model.pattern!r}"),
+            (bool(others), f"added tokens ({', '.join(map(repr, others[:5]))})"),
+            *common_reasons(model),
+        ],
+    )
+    refuse_doubles(folder, FORM, model)
+    refuse_whole_pieces(folder, FORM, model)
     vocab, merges = hf_json.vocab_and_merges(model)
     write_text(Path(folder) / "vocab.json", json.dumps(vocab, ensure_ascii=False))
     write_text(

@@ -16,13 +16,16 @@ from typing import Any
 
 from minigpt_tok.bpe.model import BPEModel
 from minigpt_tok.bpe.pretokenize import get_pretokenizer, known_pattern_name
+from minigpt_tok.bpe.ranks import unreachable_ids
 from minigpt_tok.bpe.trainer import Training
 from minigpt_tok.errors import FormatError, TokenizerError
 from minigpt_tok.files import StrPath, write_text
 from minigpt_tok.formats.hf_after import Carried, read_decoder, read_post_processor
 from minigpt_tok.formats.hf_model import (
     OWN_BLOCK,
+    can_be_a_piece,
     check_numbering,
+    holes_in,
     parse_model,
     printable,
     read_added_tokens,
@@ -145,12 +148,21 @@ def to_json(model: BPEModel, training: Training | None, fingerprint: str, carrie
         FormatError: the form cannot hold this tokenizer with the same ids.
     """
     carried = carried or Carried()
-    vocab, merges = vocab_and_merges(model)
+    vocab, merges = vocab_and_merges(model, holes=True)
     own: dict[str, Any] = {
         "version": OWN_VERSION,
         "fingerprint": fingerprint,
         "training": None if training is None else training.to_plain(),
     }
+    whole_piece = model.whole_piece and bool(unreachable_ids(model))  # else it has no effect
+    for token in model.added_tokens if whole_piece else ():
+        # Their ids stand in the vocabulary, where the lookup would find them.
+        if model.tokens[token.id] is None and can_be_a_piece(token.content, model.pattern, model.pipeline):
+            raise FormatError(
+                f"this form cannot hold whole-piece lookup and the added token {token.content!r}, which can be a piece of text"
+            )
+    if holes := holes_in(model.tokens, model.added_tokens):
+        own["holes"] = holes
     pre_tokenizer = write_pre_tokenizer(model.pattern, model.pipeline, model.normalizer)
     if model.pipeline is None and _read_back(model, pre_tokenizer) not in (
         model.pattern,
@@ -175,7 +187,7 @@ def to_json(model: BPEModel, training: Training | None, fingerprint: str, carrie
             "end_of_word_suffix": None,
             "fuse_unk": False,
             "byte_fallback": False,
-            "ignore_merges": model.whole_piece,
+            "ignore_merges": whole_piece,
             OWN_BLOCK: own,
             "vocab": vocab,
             "merges": merges,

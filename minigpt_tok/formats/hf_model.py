@@ -1,10 +1,12 @@
 """The added tokens and the model of a `tokenizer.json`, read and written."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE, AddedToken, BPEModel
+from minigpt_tok.bpe.model import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE, AddedToken, BPEModel, bytes_of
 from minigpt_tok.bpe.normalize import Normalizer
 from minigpt_tok.bpe.pipeline import Pipeline
+from minigpt_tok.bpe.pretokenize import PATTERNS, get_pretokenizer
 from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.errors import FormatError
 from minigpt_tok.formats.loaded import field, refusal, tokens_by_id
@@ -99,7 +101,12 @@ def parse_model(
     whole_piece = bool(field(block, "ignore_merges", (bool, type(None)), where, default=False))
     merges = [_halves(merge, f"{where}.merges[{rank}]") for rank, merge in enumerate(_merges(block, where))]
     in_merges = {part for left, right in merges for part in (left, right, left + right)}
-    tokens = _tokens(field(block, "vocab", dict, where), added, in_merges, whole_piece, where)
+    holes = _declared_holes(block, where)
+    taken_whole = {token.content for token in added if whole_piece and can_be_a_piece(token.content, pattern, pipeline)}
+    by_id = _tokens(field(block, "vocab", dict, where), added, in_merges | taken_whole, where)
+    tokens = tokens_by_id(by_id, f"{where}.vocab", gaps=bool(holes))
+    if holes and holes != holes_in(tokens, added):
+        raise FormatError(f"{where}.{OWN_BLOCK}.holes: are not the ids that no token has: damaged or edited")
     id_of = {token: id for id, token in enumerate(tokens) if token is not None}
     pairs, results = [], []
     for rank, halves in enumerate(merges):
@@ -127,9 +134,7 @@ def _merges(block: dict[str, Any], where: str) -> list[Any]:
     return [merge for merge in merges if not (isinstance(merge, str) and merge.startswith("#version"))]
 
 
-def _tokens(
-    vocab: dict[str, Any], added: list[AddedToken], in_merges: set[str], whole_piece: bool, where: str
-) -> list[bytes | None]:
+def _tokens(vocab: dict[str, Any], added: list[AddedToken], reached: set[str], where: str) -> dict[Any, bytes | None]:
     by_id: dict[Any, bytes | None] = {token.id: None for token in added}
     contents = {token.content: token.id for token in added}
     for text, id in vocab.items():
@@ -139,14 +144,40 @@ def _tokens(
             if contents[text] != id:
                 raise FormatError(f"{where}.vocab: {text!r} has the id {id!r}, and as an added token {contents[text]}")
             # Plain text leads to it, too, where it is a byte, is merged, or is looked up whole.
-            reachable = len(text) == 1 or text in in_merges or whole_piece
-            if reachable and all(character in CHARACTER_TO_BYTE for character in text):
+            if (len(text) == 1 or text in reached) and all(character in CHARACTER_TO_BYTE for character in text):
                 by_id[id] = _bytes(text, f"{where}.vocab")
             continue
         if id in by_id:
             raise FormatError(f"{where}.vocab: {text!r} has id {id!r}, which another token has too")
         by_id[id] = _bytes(text, f"{where}.vocab")
-    return tokens_by_id(by_id, f"{where}.vocab")
+    return by_id
+
+
+def can_be_a_piece(text: str, pattern: str, pipeline: Pipeline | None) -> bool:
+    """Whether a text can be one piece, to be looked up whole. Of a named pattern it is known; of others it is assumed."""
+    if pipeline is not None or pattern not in PATTERNS:
+        return True
+    return get_pretokenizer(pattern).pieces(text) == [text]
+
+
+def _declared_holes(block: dict[str, Any], where: str) -> list[list[int]]:
+    """The holes that our own block declares; undeclared ones are a file cut short."""
+    own = field(block, OWN_BLOCK, dict, where, default={})
+    return field(own, "holes", list, f"{where}.{OWN_BLOCK}", default=[])  # type: ignore[no-any-return]
+
+
+def holes_in(tokens: Sequence[bytes | None], added: Iterable[AddedToken]) -> list[list[int]]:
+    """The ids that no token has, as [first, last] of each run of them."""
+    taken = {token.id for token in added}
+    runs: list[list[int]] = []
+    for id, token in enumerate(tokens):
+        if token is not None or id in taken:
+            continue
+        if runs and runs[-1][1] == id - 1:
+            runs[-1][1] = id
+        else:
+            runs.append([id, id])
+    return runs
 
 
 def _halves(merge: Any, where: str) -> tuple[str, str]:
@@ -158,7 +189,7 @@ def _halves(merge: Any, where: str) -> tuple[str, str]:
 
 def _bytes(text: str, where: str) -> bytes:
     try:
-        return bytes(CHARACTER_TO_BYTE[character] for character in text)
+        return bytes_of(text)
     except KeyError as error:
         raise FormatError(
             f"{where}: {text!r} has {error.args[0]!r}, which stands for no byte: not a byte-level vocabulary"
@@ -186,8 +217,8 @@ def write_added_tokens(model: BPEModel) -> list[dict[str, Any]]:
     ]
 
 
-def vocab_and_merges(model: BPEModel) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Vocabulary and merges in printable characters.
+def vocab_and_merges(model: BPEModel, *, holes: bool = False) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Vocabulary and merges in printable characters; `holes` in the ids are refused unless the form can say that it has them.
 
     Raises:
         FormatError: the form cannot hold them.
@@ -200,6 +231,8 @@ def vocab_and_merges(model: BPEModel) -> tuple[dict[str, int], list[tuple[str, s
     for id, token in enumerate(model.tokens):
         text = contents.get(id) if token is None else printable(token)
         if text is None:
+            if holes:
+                continue
             raise FormatError(f"this form can have no holes in its ids, and id {id} is one")
         if id in contents and contents[id] != text:
             raise FormatError(f"this form cannot hold id {id} as {text!r} and as the added token {contents[id]!r}")

@@ -13,7 +13,13 @@ from minigpt_tok.bpe.expression import get_expression
 from minigpt_tok.bpe.normalize import Normalizer
 from minigpt_tok.bpe.oniguruma import UnreadableError
 from minigpt_tok.bpe.pipeline import BEHAVIORS, ByteLevel, Digits, Metaspace, Pipeline, Split
-from minigpt_tok.bpe.pretokenize import NO_CUT, PATTERNS, known_pattern_name, oniguruma_expression
+from minigpt_tok.bpe.pretokenize import (
+    LONGEST_EXPRESSION,
+    NO_CUT,
+    PATTERNS,
+    known_pattern_name,
+    oniguruma_expression,
+)
 from minigpt_tok.errors import FormatError
 from minigpt_tok.formats.loaded import field, refusal
 
@@ -276,6 +282,11 @@ def read_pattern(step: Fields, place: str) -> tuple[str, bool]:
     if "String" in pattern:
         return field(pattern, "String", str, f"{place}.pattern"), False
     expression: str = field(pattern, "Regex", str, f"{place}.pattern")
+    if len(expression) > LONGEST_EXPRESSION:
+        raise FormatError(
+            f"{place}.pattern.Regex: has {len(expression):,} characters; more than {LONGEST_EXPRESSION:,} would take minutes "
+            "to compile"
+        )
     try:
         literal = get_expression(expression).literal
     except (UnreadableError, RecursionError) as error:

@@ -13,8 +13,16 @@ from minigpt_tok.files import StrPath, read_text
 if TYPE_CHECKING:
     from minigpt_tok.formats.hf_after import Carried
 
-LARGEST_FILE = 256 << 20  # bytes; the largest published tokenizer.json has some 35 MB
+LARGEST_FILE = 128 << 20  # bytes; the largest published tokenizer.json has some 35 MB
 MOST_IDS = 1 << 24
+# What a file may make in memory is bounded by these, not by its size: `[[],[],…` takes 20 times the memory of its text.
+# The largest published files have 0.5 million lists and objects, 0.3 million keys and 1.5 million values.
+MOST_CONTAINERS = 2_000_000
+MOST_KEYS = 1_500_000
+MOST_VALUES = 4_000_000
+# Of the lengths of all tokens, each squared: what reading every split of every token costs. One token may have 32 KiB.
+MOST_SPLITTING = 1 << 30
+MOST_DIGITS = 19  # of a whole number: longer ones can be chosen so that a dict of them takes quadratic time
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ def check_fingerprint(loaded: Loaded, computed: str) -> None:
 
 
 def read_json(path: StrPath, what: str) -> Any:
-    """Parse a JSON file of bounded size and depth; doubled keys are errors."""
+    """Parse a JSON file of bounded size, content and depth; doubled keys are errors."""
     return parse_json(read_text(path, limit=LARGEST_FILE, what=what), str(path))
 
 
@@ -62,14 +70,26 @@ def parse_json(text: str, source: str) -> Any:
     def no_constant(name: str) -> None:
         raise FormatError(f"{source}: {name} stands in it, which is no JSON")
 
+    def whole(digits: str) -> int:
+        if len(digits) > MOST_DIGITS:
+            raise FormatError(f"{source}: the number {digits[:MOST_DIGITS]}… in it has {len(digits):,} digits")
+        return int(digits)
+
+    if text.startswith("\ufeff"):
+        raise FormatError(f"{source}: not JSON: it begins with a byte order mark; save it as UTF-8 without one")
+    most = (
+        (text.count("[") + text.count("{"), MOST_CONTAINERS),
+        (text.count(":"), MOST_KEYS),
+        (text.count(","), MOST_VALUES),
+    )
+    if any(number > limit for number, limit in most):
+        raise FormatError(f"{source}: has more lists, objects or values than the largest tokenizer could")
     try:
-        return json.loads(text, object_pairs_hook=no_doubles, parse_constant=no_constant)
+        return json.loads(text, object_pairs_hook=no_doubles, parse_constant=no_constant, parse_int=whole)
     except json.JSONDecodeError as error:
         raise FormatError(f"{source}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
     except FormatError:
         raise
-    except ValueError:  # Python's own bound on the digits of a whole number
-        raise FormatError(f"{source}: a number in it has thousands of digits") from None
     except RecursionError:
         raise FormatError(f"{source}: nested too deeply to be a tokenizer") from None
 
@@ -127,6 +147,9 @@ def tokens_by_id(vocab: Mapping[Any, Any], source: str, *, gaps: bool = False) -
     tokens: list[bytes | None] = [None] * size
     for id, token in vocab.items():
         tokens[id] = token
+    if sum(len(token) ** 2 for token in tokens if token is not None) > MOST_SPLITTING:
+        longest = max(len(token or b"") for token in tokens)
+        raise FormatError(f"{source}: the tokens are longer than a tokenizer's could be, the longest {longest:,} bytes")
     return tokens
 
 

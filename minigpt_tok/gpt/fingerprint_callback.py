@@ -19,8 +19,8 @@ that go past it (FSDP, DeepSpeed).
 Where a strategy runs the stages in processes of their own (`ddp_spawn`, `ddp_fork`), the parent is not set up: call
 `trainer.save_checkpoint(weights_only=True)` there, after a fit, and nothing is embedded. What `ModelCheckpoint` saves is.
 
-`LightningModule.load_from_checkpoint` knows no trainer, and so no callbacks: use `minigpt_tok.checkpoint.load_model`, or
-call `verify_checkpoint` first.
+`LightningModule.load_from_checkpoint` knows no trainer, and so no callbacks. `LitMiniGPT` checks by itself there; for
+modules of your own use `minigpt_tok.checkpoint.load_model`, or call `verify_checkpoint` first.
 """
 
 import warnings
@@ -34,6 +34,7 @@ from minigpt_tok.checkpoint import verify_content
 from minigpt_tok.checkpoint_binding import DATA_KEY, embed
 from minigpt_tok.checkpoint_files import refuse_other_types
 from minigpt_tok.data.identity import data_fingerprint, id_metadata
+from minigpt_tok.data.stream import TokenStream
 from minigpt_tok.errors import DataError, FormatError, TokenizerMismatchError
 from minigpt_tok.files import StrPath
 from minigpt_tok.gpt.checkpoint_io import AtomicCheckpointIO, GuardedCheckpointIO
@@ -115,6 +116,11 @@ class TokenizerFingerprint(L.Callback):
         trainer.strategy.checkpoint_io = GuardedCheckpointIO(inner, self._save, self._load)
 
     def _check_ids(self, data: Any) -> None:
+        if isinstance(data, TokenStream) and data.tokenizer.fingerprint != self.tokenizer.fingerprint:
+            raise TokenizerMismatchError(
+                f"the batches are tokenized with {data.tokenizer.fingerprint}, and this run's tokenizer is "
+                f"{self.tokenizer.fingerprint}: give both the same"
+            )
         for path, metadata in id_metadata(data).items():
             if metadata.tokenizer_fingerprint != self.tokenizer.fingerprint:
                 raise TokenizerMismatchError(

@@ -9,6 +9,7 @@ they are, to be read at milestones.
 """
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -16,15 +17,19 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from minigpt_tok.errors import DataError, ModelError
+from minigpt_tok.checkpoint import embed_fingerprint, tokenizer_of, verify_content
+from minigpt_tok.checkpoint_binding import FINGERPRINT_KEY, unverified
+from minigpt_tok.errors import DataError, ModelError, TokenizerMismatchError
 from minigpt_tok.gpt.budget import Budget, Meter
 from minigpt_tok.gpt.config import MiniGPTConfig
+from minigpt_tok.gpt.fingerprint_callback import TokenizerFingerprint
 from minigpt_tok.gpt.model import MiniGPT
 from minigpt_tok.gpt.options import TrainingOptions
 from minigpt_tok.gpt.schedule import learning_rate
 from minigpt_tok.tokenizer import Tokenizer
 
-Batch = Any  # (inputs, targets), int64 (batch, time) each
+# (inputs, targets), int64 (batch, time) each, or a dict of these, `documents` and `positions`
+Batch = tuple[Tensor, Tensor] | list[Tensor] | dict[str, Tensor]
 
 
 class LitMiniGPT(L.LightningModule):
@@ -36,6 +41,7 @@ class LitMiniGPT(L.LightningModule):
         meter: its budget, and what is spent.
         curve: points of the run so far, each a dict of plain numbers, see `minigpt_tok.gpt.milestones`.
         finished: whether the step at hand, or the one just taken, is the last.
+        began_with: what is known of the weights that the run began with, as plain values; `None`: they were drawn.
     """
 
     def __init__(
@@ -45,14 +51,17 @@ class LitMiniGPT(L.LightningModule):
         budget: Budget | str,
         tokenizer: Tokenizer | None = None,
         options: TrainingOptions | Mapping[str, Any] | None = None,
+        allow_unverified: bool = False,
     ) -> None:
         """Draw the model's weights from PyTorch's global generator.
 
         Args:
             config: the model's shape.
             budget: how much to train on; `"bytes=5e6"`.
-            tokenizer: that made the ids; needed to count bytes and characters.
+            tokenizer: that made the ids; needed to count bytes and characters. Checkpoints are bound to it, and
+                `load_from_checkpoint(path, tokenizer=…)` refuses those of another.
             options: how to train.
+            allow_unverified: load checkpoints without a tokenizer's fingerprint, with a warning.
 
         Raises:
             ModelError: a value out of its bounds, or a budget of bytes without a tokenizer.
@@ -67,10 +76,13 @@ class LitMiniGPT(L.LightningModule):
             {"config": config.to_plain(), "budget": str(budget), "options": options.to_plain()}, logger=True
         )
         self.options = options
+        self._tokenizer = tokenizer
+        self._allow_unverified = allow_unverified
         self.model = MiniGPT(config)
         self.meter = Meter(budget, flops_per_token=self.model.flops_per_token, tokenizer=tokenizer)
         self.curve: list[dict[str, float]] = []
         self.finished = False
+        self.began_with: dict[str, Any] | None = None
         self._nats: Tensor | None = None  # Σ of nats since they were last read, on the device
         self._nats_tokens = 0
         self._random_state: dict[str, Any] | None = None
@@ -85,10 +97,12 @@ class LitMiniGPT(L.LightningModule):
         """Count the batch and, where the budget ends in it, cut it; it is still on the CPU."""
         if not self.trainer.training:
             return batch
+        if isinstance(batch, dict) and {"inputs", "targets"} <= batch.keys():
+            return {**batch, "targets": self.meter.take(batch["targets"])}
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise DataError(
-                f"a batch is {type(batch).__name__}, not (inputs, targets): this packing cannot be trained on yet; use "
-                "packing='contiguous'"
+                f"a batch is {type(batch).__name__}, neither (inputs, targets) nor a dict with these keys; take the "
+                "batches of a TokenDataset"
             )
         return batch[0], self.meter.take(batch[1])
 
@@ -101,8 +115,7 @@ class LitMiniGPT(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of a batch in nats per token, weighted by the share of it that is within the budget; a scalar."""
-        inputs, targets = batch
-        loss = self.model.loss(inputs, targets)
+        loss = batch_loss(self.model, batch)
         nats = loss.detach() * self.meter.last_tokens
         self._nats = nats if self._nats is None else self._nats + nats
         self._nats_tokens += self.meter.last_tokens
@@ -184,16 +197,56 @@ class LitMiniGPT(L.LightningModule):
         self.meter.clock.stop()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what is spent, the curve and the state of the random generators, all as plain types."""
+        """Add what is spent, the curve and the state of the random generators, all as plain types; and the tokenizer."""
+        if self._tokenizer is not None and not self._is_guarded:
+            embed_fingerprint(checkpoint, self._tokenizer)
         checkpoint["spent"] = self.meter.spent.to_plain()
         checkpoint["curve"] = [dict(point) for point in self.curve]
         checkpoint["random_state"] = random_state()
+        if self.began_with is not None:
+            checkpoint["began_with"] = self.began_with
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take them up again."""
+        """Take them up again, past the check of the tokenizer; this comes before weights are loaded.
+
+        Raises:
+            TokenizerMismatchError: the checkpoint is of another tokenizer, damaged, or without a fingerprint.
+        """
+        if not self._is_guarded:
+            self._verify(checkpoint)
         self.meter.restore(checkpoint["spent"])
         self.curve = [dict(point) for point in checkpoint["curve"]]
         self._random_state = checkpoint["random_state"]
+        self.began_with = checkpoint.get("began_with")
+
+    @property
+    def _is_guarded(self) -> bool:
+        """Whether the trainer has a `TokenizerFingerprint`, which sees checkpoints before they come here."""
+        callbacks = getattr(self._trainer, "callbacks", None) or ()
+        return any(isinstance(callback, TokenizerFingerprint) for callback in callbacks)
+
+    def _verify(self, checkpoint: dict[str, Any]) -> None:
+        """As the guard does; `load_from_checkpoint` knows no trainer, and so no callbacks."""
+        tokenizer, where = self._tokenizer, "the checkpoint"
+        if tokenizer is None and checkpoint.get(FINGERPRINT_KEY) is not None:
+            tokenizer = tokenizer_of(checkpoint)  # it must at least belong to what it carries
+        if tokenizer is not None:
+            verify_content(checkpoint, tokenizer, where, allow_unverified=self._allow_unverified, stacklevel=4)
+        elif self._allow_unverified:
+            warnings.warn(f"{unverified(where)}: taken as it is (allow_unverified=True)", stacklevel=4)
+        else:
+            raise TokenizerMismatchError(
+                f"{unverified(where)}. If you know it, load with tokenizer=… and allow_unverified=True, and save it again"
+            )
+
+
+def batch_loss(model: MiniGPT, batch: Batch) -> Tensor:
+    """The loss of a batch of any packing, documents kept apart where it says which; a scalar."""
+    if not isinstance(batch, dict):
+        return model.loss(batch[0], batch[1])
+    return model.loss(
+        batch["inputs"], batch["targets"], positions=batch.get("positions"), documents=batch.get("documents")
+    )
 
 
 def random_state() -> dict[str, Any]:

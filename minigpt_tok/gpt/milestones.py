@@ -51,7 +51,7 @@ class Milestones(Checkpoint):
             logs: points in a run.
             validations: how often to validate and save; the end is always one of them.
             on_point: called with every point.
-            progress: called some times a second with what is spent, see `minigpt_tok.cli.progress`.
+            progress: called some times a second with what is spent, see `minigpt_tok.progress`.
         """
         self._checkpoint = checkpoint
         self._evaluate = evaluate

@@ -144,6 +144,7 @@ class MiniGPT(nn.Module):
         cache: KeyValueCache | None = None,
         *,
         positions: Tensor | None = None,
+        documents: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
         """Logits of the id after each position.
@@ -153,16 +154,19 @@ class MiniGPT(nn.Module):
             cache: what the model has read before these ids; it then holds these too.
             positions: int64, `(batch, time)`, each below `block_size`, for packings in which positions restart; by
                 default they count on from the cache's length, or from 0.
+            documents: int64, `(batch, time)`, of which document each position is: it looks back within that alone. Each
+                document's positions must be one run. Not with a cache.
             mask: bool, `(batch, time, context)`, True where a position may look (besides looking back only), with
-                `context` the cache's length plus `time`; for packings that keep documents apart.
+                `context` the cache's length plus `time`.
 
         Returns:
             float, `(batch, time, vocab_size)`. Padded rows of the embedding have no logit.
 
         Raises:
-            ModelError: the ids are not `(batch, time)`, or longer than the window leaves room for.
+            ModelError: the ids are not `(batch, time)`, or longer than the window leaves room for; or documents of
+                another shape, or with a cache.
         """
-        return self.head(self.hidden(ids, cache, positions=positions, mask=mask))
+        return self.head(self.hidden(ids, cache, positions=positions, documents=documents, mask=mask))
 
     def hidden(
         self,
@@ -170,6 +174,7 @@ class MiniGPT(nn.Module):
         cache: KeyValueCache | None = None,
         *,
         positions: Tensor | None = None,
+        documents: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
         """The normalised last hidden states, float `(batch, time, embedding_dim)`. Arguments as in `forward`."""
@@ -188,6 +193,12 @@ class MiniGPT(nn.Module):
             else self.position_embedding(positions)
         )
         x = dropout(self.token_embedding(ids) + placed, self.config.dropout if self.training else 0.0)
+        if documents is not None:
+            if cache is not None or documents.shape != ids.shape:
+                why = "there is a cache" if cache is not None else f"the ids are {tuple(ids.shape)}"
+                raise ModelError(f"documents {tuple(documents.shape)} cannot be kept apart: {why}; give one per id")
+            apart = documents[:, :, None] == documents[:, None, :]
+            mask = apart if mask is None else mask & apart
         heads_mask = None if mask is None else mask[:, None]
         for layer, block in enumerate(self.blocks):
             x = block(x, heads_mask, cache, layer)
@@ -201,15 +212,21 @@ class MiniGPT(nn.Module):
         return linear(hidden, self.token_embedding.weight)[..., : self.config.vocab_size]
 
     def loss(
-        self, ids: Tensor, targets: Tensor, *, positions: Tensor | None = None, mask: Tensor | None = None
+        self,
+        ids: Tensor,
+        targets: Tensor,
+        *,
+        positions: Tensor | None = None,
+        documents: Tensor | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
         """Mean cross-entropy in nats over the targets that are not -100; a scalar.
 
         Args:
             ids, targets: int64, `(batch, time)`; `targets` holds the id that follows each position, or -100.
-            positions, mask: as in `forward`.
+            positions, documents, mask: as in `forward`.
         """
-        hidden = self.hidden(ids, positions=positions, mask=mask)
+        hidden = self.hidden(ids, positions=positions, documents=documents, mask=mask)
         return head_loss(hidden.flatten(0, 1), self.token_embedding.weight, targets.flatten(), self.config.vocab_size)
 
     def new_cache(self, batch_size: int = 1) -> KeyValueCache:

@@ -35,7 +35,9 @@ class TrainingOptions:
     gradient_clip: float = _option("the largest norm of a step's gradient; 0 does not clip", 1.0, 0)
     precision: str = _option("as Lightning's Trainer has it: 32-true, bf16-mixed, 16-mixed, …", "32-true")
     seed: int = _option("of the weights, the order of the data and dropout", 0, 0, 2**32 - 1)
-    packing: str = _option("how blocks are cut from the ids", "contiguous")
+    packing: str = _option(
+        "how blocks are made of the ids: contiguous, document, best_fit or bos_aligned", "contiguous"
+    )
     num_workers: int = _option("processes that fetch batches; the order is the same for any number", 0, 0)
     accelerator: str = _option("as Lightning's Trainer has it: auto, cpu, cuda, mps", "auto")
     validations: int = _option("how often in a run to validate and to save, at equal shares of the budget", 10, 1)

@@ -24,19 +24,21 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
-from torch import Tensor
 
 from minigpt_tok.checkpoint import load_model, read_checkpoint
+from minigpt_tok.checkpoint_binding import TRANSPLANT_KEY
+from minigpt_tok.data.blocks import Account
 from minigpt_tok.data.data_module import TokenDataModule
+from minigpt_tok.data.token_dataset import BlockBatch
 from minigpt_tok.errors import MissingDependencyError, ModelError, TokenizerMismatchError
-from minigpt_tok.files import StrPath, write_text
+from minigpt_tok.files import StrPath, sha256_of, write_text
 from minigpt_tok.gpt.budget import Budget, Spent
 from minigpt_tok.gpt.checkpoint_io import AtomicCheckpointIO
 from minigpt_tok.gpt.config import MiniGPTConfig
@@ -66,6 +68,7 @@ class FitResult:
         spent: on every axis of budgets.
         steps: of the optimizer.
         curve: points of the run, see `minigpt_tok.gpt.milestones`.
+        account: what an epoch keeps, loses, pads and repeats; `None` where nothing was left to train.
     """
 
     model: MiniGPT
@@ -77,6 +80,7 @@ class FitResult:
     spent: Spent
     steps: int
     curve: tuple[Point, ...]
+    account: Account | None = None
 
     @property
     def seconds(self) -> float:
@@ -109,6 +113,7 @@ class FitResult:
             "embedding_parameters": self.model.embedding_parameters,
             "flops_per_token": self.model.flops_per_token,
             "attention_flops_per_token": self.model.attention_flops_per_token,
+            "account": None if self.account is None else asdict(self.account),
             "curve": list(self.curve),
         }
 
@@ -123,6 +128,7 @@ def fit(
     options: TrainingOptions | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    weights: StrPath | None = None,
     logger: str | Sequence[str] | None = "csv",
     evaluate: Callable[[MiniGPT], float] | None = None,
     on_point: Callable[[Point], None] | None = None,
@@ -141,6 +147,9 @@ def fit(
         options: everything else about the run.
         resume: go on from the checkpoint in `out_dir`. Budget, config and options are then those of the checkpoint
             where none are given; a larger budget trains on (and the learning rate rises to where it is at this share).
+        weights: a checkpoint of the same tokenizer whose weights the run begins with, instead of drawing them; the shape
+            is then the checkpoint's, but for the dropout. Nothing else of it is taken up. A resumed run goes on with its
+            own.
         overwrite: begin anew though `out_dir` has a checkpoint, which stays until the first of this run.
         logger: `csv`, `tensorboard`, several of them, or `None`.
         evaluate: bits per byte of the model on validation text, for the curve; by default `QuickValidation` of the
@@ -165,6 +174,9 @@ def fit(
     if budget is None:
         raise ModelError("there is no budget; give one, such as bytes=5e6")
     budget = Budget.parse(budget) if isinstance(budget, str) else budget
+    initial = None if weights is None or before is not None else load_model(weights, tokenizer)[0]
+    if initial is not None and weights is not None:
+        config = _same_shape(initial.config, config, weights)
     config = config or MiniGPTConfig(tokenizer.vocab_size)
     options = options or TrainingOptions()
     if config.vocab_size != tokenizer.vocab_size:
@@ -194,6 +206,9 @@ def fit(
         options.batch_size,
         tokenizer=tokenizer,
         packing=options.packing,
+        # The validation text is looked at in its own order, none of it left out; but a model that never saw several
+        # documents at once is not shown any.
+        evaluation_packing="document" if options.packing == "document" else "contiguous",
         num_workers=options.num_workers,
         seed=options.seed,
     )
@@ -229,6 +244,12 @@ def fit(
     with _quiet_lightning(), _interruptible(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(options.seed)
         module = LitMiniGPT(config, budget=budget, tokenizer=tokenizer, options=options)
+        if initial is not None and weights is not None:
+            module.model.load_state_dict(initial.state_dict())
+            module.began_with = {
+                "checkpoint_sha256": sha256_of(weights),
+                TRANSPLANT_KEY: read_checkpoint(weights, mapped=True).get(TRANSPLANT_KEY),
+            }
         trainer = L.Trainer(**{**settings, **(trainer_options or {})})
         if trainer.world_size != 1:
             raise ModelError(
@@ -247,6 +268,7 @@ def fit(
         spent=module.meter.spent,
         steps=trainer.global_step,
         curve=tuple(module.curve),
+        account=data.datasets["train"].account,
     )
 
 
@@ -284,25 +306,39 @@ def _resumed_settings(
         raise ModelError(f"{path} was not saved by fit, so it cannot be resumed; begin a run of its own")
     old = MiniGPTConfig.from_plain(was["config"])
     if config is not None and config != old:
-        differing = ", ".join(
-            f"{name} {mine} (the checkpoint: {value})"
-            for (name, value), mine in zip(old.to_plain().items(), config.to_plain().values(), strict=True)
-            if mine != value
+        raise ModelError(
+            f"{path} has a model of another shape: {_differing(old, config)}. Resume with its own, or begin a new run"
         )
-        raise ModelError(f"{path} has a model of another shape: {differing}. Resume with its own, or begin a new run")
     return budget or was["budget"], old, options or TrainingOptions.from_plain(was["options"])
+
+
+def _same_shape(inside: MiniGPTConfig, wanted: MiniGPTConfig | None, path: StrPath) -> MiniGPTConfig:
+    """The configuration to train a checkpoint's weights with."""
+    if wanted is None or replace(inside, dropout=wanted.dropout) == wanted:
+        return wanted or inside
+    raise ModelError(
+        f"the weights in {path} are of a model of another shape: {_differing(inside, wanted)}. Leave the shape to the "
+        "checkpoint, or begin without weights"
+    )
+
+
+def _differing(old: MiniGPTConfig, new: MiniGPTConfig) -> str:
+    return ", ".join(
+        f"{name} {mine} (the checkpoint: {value})"
+        for (name, value), mine in zip(old.to_plain().items(), new.to_plain().values(), strict=True)
+        if mine != value
+    )
 
 
 def _is_spent(before: Mapping[str, Any], budget: Budget) -> bool:
     return bool(before["spent"][budget.axis] >= budget.amount)
 
 
-def _in_order(data: TokenDataModule, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _in_order(data: TokenDataModule, batch_size: int) -> Iterator[BlockBatch]:
     """Batches of the validation split in the order of the text."""
     dataset = data.datasets["validation"]
     for start in range(0, len(dataset), batch_size):
-        batch = dataset.__getitems__(range(start, min(start + batch_size, len(dataset))))
-        yield batch.inputs, batch.targets
+        yield dataset.__getitems__(range(start, min(start + batch_size, len(dataset))))
 
 
 def _loggers(names: str | Sequence[str] | None, folder: Path) -> list[Logger]:

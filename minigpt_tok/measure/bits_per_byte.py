@@ -40,11 +40,11 @@ from minigpt_tok.measure.token_text import (
     sums_by_document,
 )
 from minigpt_tok.measure.windows import Windows, choose_stride, plan_windows
+from minigpt_tok.progress import Report
 from minigpt_tok.tokenizer import Tokenizer
 
 __all__ = ["BitsPerByte", "PairedDifference", "Scores", "bits_per_byte", "paired_difference"]
 
-Progress = Callable[[str, int, int | None], None]  # (stage, tokens done, of how many)
 _CPU_ELEMENTS = 1 << 20  # logits normalized at a time: 4 MB, which stay in the cache (a fifth faster than 64 MB)
 _GPU_ELEMENTS = 1 << 26  # there it only bounds the memory beside the model's own, to some 600 MB
 
@@ -62,7 +62,7 @@ def bits_per_byte(
     block_size: int | None = None,
     device: torch.device | str | None = None,
     part: tuple[int, int] = (0, 1),
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> BitsPerByte:
     """Score a causal model on a split.
 

@@ -42,10 +42,11 @@ from minigpt_tok.gpt.options import TrainingOptions
 from minigpt_tok.measure.comparison import RESULT, Comparison, Entry
 from minigpt_tok.measure.compression import Compression, embedding_share, measure_compression
 from minigpt_tok.measure.contenders import Contender, contenders
-from minigpt_tok.measure.runs import Evaluation, Progress, evaluation_device, train_and_score
+from minigpt_tok.measure.runs import Evaluation, evaluation_device, train_and_score
 from minigpt_tok.measure.sampled import SampledSplit, sampled
 from minigpt_tok.measure.token_text import EncodedSplit
 from minigpt_tok.measure.windows import choose_stride
+from minigpt_tok.progress import Report
 from minigpt_tok.tokenizer import Tokenizer
 
 _PROMPT_CHARACTERS = 40
@@ -77,7 +78,7 @@ def compare_tokenizers(
     workers: int | None = None,
     overwrite: bool = False,
     command: str = "minigpt_tok.compare_tokenizers",
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> Comparison:
     """Compare tokenizers by what the same model makes of a text through them.
 
@@ -237,7 +238,7 @@ def _entry(
     curve_sample: EncodedSplit,
     evaluation: Evaluation,
     overwrite: bool,
-    progress: Progress | None,
+    progress: Report | None,
 ) -> Entry:
     """Train and score one tokenizer's models."""
     tokenizer = contender.tokenizer
@@ -321,14 +322,14 @@ def _prompt(corpus: Corpus, prompt: str | None, compared: Sequence[Contender]) -
     return prompt
 
 
-def _named(progress: Progress, name: str) -> Progress:
+def _named(progress: Report, name: str) -> Report:
     def report(stage: str, done: int, total: int | None) -> None:
         progress(f"{name}: {stage}", done, total)
 
     return report
 
 
-def _encoding(progress: Progress, name: str) -> Progress:
+def _encoding(progress: Report, name: str) -> Report:
     return lambda _split, done, total: progress(f"{name}: encoded bytes", done, total)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from minigpt_tok.bpe.recipes import get_recipe
-from minigpt_tok.bpe.trainer import Progress, number_tokens
+from minigpt_tok.bpe.trainer import number_tokens
 from minigpt_tok.data.corpora import Corpus
 from minigpt_tok.errors import CorpusError, DataError
 from minigpt_tok.files import StrPath
+from minigpt_tok.progress import Report, quiet
 from minigpt_tok.tokenizer import Tokenizer
 from minigpt_tok.train import train_tokenizer
 
@@ -40,7 +41,7 @@ def contenders(
     recipe: str = "hf",
     special_tokens: Sequence[str] = (),
     switches: dict[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> list[Contender]:
     """The character baseline, then bytes if asked for, BPE by size from one training run, and the given ones.
 
@@ -70,7 +71,7 @@ def contenders(
                 "trained character tokenizer as a file (--with) to compare it"
             )
         largest = train_tokenizer(
-            corpus, sizes[-1] if sizes else base, recipe, special_tokens, progress=progress, **(switches or {})
+            corpus, sizes[-1] if sizes else base, recipe, special_tokens, progress=progress or quiet, **(switches or {})
         )
         if sizes and largest.vocab_size < sizes[-1]:
             raise DataError(

@@ -1,7 +1,6 @@
 """One training run of a comparison: fitted, or taken up from where it was left, then scored and asked for a sample."""
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,8 @@ from minigpt_tok.gpt.training import CHECKPOINT, FitResult, fit
 from minigpt_tok.measure.bits_per_byte import bits_per_byte
 from minigpt_tok.measure.comparison import CurvePoint, Run
 from minigpt_tok.measure.token_text import EncodedSplit
+from minigpt_tok.progress import Report
 from minigpt_tok.tokenizer import Tokenizer
-
-Progress = Callable[[str, int, int | None], None]  # (stage, done, of how much)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,7 +59,7 @@ def train_and_score(
     bytes_per_token: float,
     root: Path,
     overwrite: bool,
-    progress: Progress | None,
+    progress: Report | None,
 ) -> tuple[Run, MiniGPT]:
     """Train one model and score it; a run with the same settings that `folder` has already is gone on with.
 
@@ -82,7 +80,7 @@ def train_and_score(
         ModelError: `folder` has a run with other settings, and `overwrite` is not set; or training diverged.
     """
 
-    def score(model: MiniGPT, split: EncodedSplit, progress: Progress | None = None) -> Any:
+    def score(model: MiniGPT, split: EncodedSplit, progress: Report | None = None) -> Any:
         return bits_per_byte(
             model,
             split,

@@ -7,9 +7,10 @@ import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.files import StrPath, write_text
 from minigpt_tok.measure.comparison import AXES, Comparison, Entry
-from minigpt_tok.report.numbers import between, counted, duration, short
+from minigpt_tok.report.numbers import between, duration, short
 from minigpt_tok.report.plots import figures, to_svg
 
 REPORT = "report.html"

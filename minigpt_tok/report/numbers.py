@@ -34,8 +34,3 @@ def duration(seconds: float) -> str:
 def between(interval: Interval | None, digits: int = 4) -> str:
     """`1.2341 to 1.3450`, or a dash where there is no interval."""
     return "–" if interval is None else f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
-
-
-def counted(number: int, what: str) -> str:
-    """`1 document`, `2,345 documents`."""
-    return f"{number:,} {what}{'s' * (number != 1)}"

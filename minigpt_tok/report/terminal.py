@@ -6,9 +6,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.measure.comparison import Comparison
 from minigpt_tok.measure.scores import PERPLEXITY_NOTE, BitsPerByte
-from minigpt_tok.report.numbers import between, counted, duration, short
+from minigpt_tok.report.numbers import between, duration, short
 
 
 def comparison_report(comparison: Comparison) -> RenderableType:

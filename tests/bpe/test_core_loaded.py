@@ -16,7 +16,7 @@ from minigpt_tok.bpe import fast, native
 from minigpt_tok.bpe.counting import PieceCounter
 from minigpt_tok.bpe.decoder import Decoder
 from minigpt_tok.bpe.encoder import Encoder
-from minigpt_tok.bpe.fast import FastEncoder, FastPieceCounter, make_counter, make_decoder, make_encoder
+from minigpt_tok.bpe.fast import FastEncoder, FastPieceCounter, PieceEncoder, make_counter, make_decoder, make_encoder
 from minigpt_tok.bpe.recipes import get_recipe
 
 PURE = os.environ.get("MINIGPT_TOK_PURE", "") not in ("", "0")
@@ -51,9 +51,9 @@ def test_what_is_chosen(best_core, models):
 
 
 @pytest.mark.filterwarnings("ignore::minigpt_tok.bpe.pretokenize.UnicodeVersionWarning")
-def test_a_pattern_without_a_scanner_is_left_to_python(best_core, models):
+def test_a_pattern_without_a_scanner_is_cut_in_python(best_core, models):
     model = replace(models.trained("gpt2"), pattern=r"\w+|\W")
-    assert type(make_encoder(model)) is Encoder
+    assert type(make_encoder(model)) is PieceEncoder
     assert type(make_counter(get_recipe("hf", pattern=r"\w+|\W"), None)) is PieceCounter
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import json
 import mmap
 import os
 import random
@@ -202,6 +203,63 @@ def test_training_leaves_nothing(best_core):
         FastPieceCounter(get_recipe("hf"), 2).add([text])  # and one that is dropped before
 
     assert settled(work, 8) < 16 << 20
+
+
+WITHIN_A_LIMIT = """
+import json, os, sys, threading
+from minigpt_tok import train_tokenizer
+
+def now():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon")) * 1024
+
+def files():
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            found.add(os.readlink("/proc/self/fd/" + descriptor))
+        except OSError:
+            pass
+    return {name for name in found if "minigpt_tok-" in name}
+
+def watch():
+    global peak
+    while not done.wait(0.002):
+        peak = max(peak, now())
+        spilled.update(files())
+
+path, limit = sys.argv[1], int(sys.argv[2]) or None
+train_tokenizer(["low lower lowest"], 260)
+before = peak = now()
+spilled, done = set(), threading.Event()
+watcher = threading.Thread(target=watch)
+watcher.start()
+tokenizer = train_tokenizer(path, 3000, threads=1, memory_limit=limit)
+done.set()
+watcher.join()
+print(json.dumps([tokenizer.fingerprint, tokenizer.training.distinct_pieces, peak - before, len(spilled)]))
+"""
+
+
+@MEASURED
+@LINUX
+def test_training_keeps_to_its_limit(best_core, tmp_path):
+    """More than 800,000 distinct words: counts go to files, and learning has room within the limit."""
+    rng = random.Random(3)
+    letters = str.maketrans("0123456789", "aeiouslrtn")
+    words = [f"{number}".translate(letters) + rng.choice(("ing", "ed", "ness")) for number in range(0, 10_000_000, 12)]
+    rng.shuffle(words)
+    (tmp_path / "words.txt").write_text(" ".join([*words, *words[:99_999]]))
+
+    def trained(limit):
+        command = [sys.executable, "-c", WITHIN_A_LIMIT, str(tmp_path / "words.txt"), str(limit)]
+        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    limit = 100_000_000
+    freely, limited = trained(0), trained(limit)
+    assert limited[:2] == freely[:2]
+    assert freely[2] > limit > limited[2], (freely, limited)
+    assert freely[3] == 0 < limited[3]
 
 
 HUGE_PIECES = """

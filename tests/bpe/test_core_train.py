@@ -145,6 +145,25 @@ def test_many_random_documents_and_switches(core, hard, record_property):
     report(record_property, f"much random training, {core.__name__[-2:]}", *differential(hard, 2, 6000))
 
 
+def test_documents_that_come_a_thousand_times(core, hard):
+    """Few merges of high counts: pairs below a floor are not kept, and found when it is lowered."""
+    rng = random.Random(19)
+    for _ in range(30):
+        recipe, documents = random_recipe(rng), random_documents(rng, hard)
+        documents = documents[:4] * rng.choice((300, 1000)) + documents
+        base, _, _, _, merges, _ = check(recipe, [documents], most := rng.choice((1, 4, 30, EVERYTHING)), threads=(1,))
+        assert [tuple(merge) for merge in merges] == brute_force(recipe, documents, base, most)[0], (recipe, documents)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tie", TIES)
+def test_more_places_than_are_listed_at_once(best_core, tie):
+    """Four million units, whose pairs are found anew a few times."""
+    rng = random.Random(20)
+    words = {"".join(rng.choices("abcdefgh", k=rng.randint(1, 20))) for _ in range(400_000)}
+    check(get_recipe("hf", tie=tie), [[" ".join(sorted(words))]], merges=2000, threads=(1,))
+
+
 @pytest.mark.parametrize("tie", TIES)
 @pytest.mark.parametrize("unit", ["byte", "character"])
 def test_real_text(core, shared, tie, unit, record_property):

@@ -275,10 +275,10 @@ def test_training_depends_on_the_documents_alone(documents, recipe, random):
     assert train_model(iter(shuffled), 300, get_recipe(recipe))[0] == first
 
 
-def test_progress_says_bytes_and_merges():
+def test_progress_says_chunks_bytes_pieces_and_merges():
     seen = []
     train_model(["low low", "lower"], 258, get_recipe("hf"), progress=lambda *step: seen.append(step))
-    assert ("bytes", 12, None) in seen
+    assert seen[:4] == [("chunks", 1, None), ("bytes", 12, None), ("distinct pieces", 3, 3), ("merges", 0, 2)]
     assert seen[-1] == ("merges", 2, 2)
 
 

@@ -99,3 +99,28 @@ def test_info_of_checkpoints(run, checkpoint: Path, tokenizer: Tokenizer, encode
     page = run("info", checkpoint).stdout
     assert "checkpoint" in page
     assert tokenizer.fingerprint in page
+
+
+def test_transplant_and_train_on(run, checkpoint: Path, corpus_folder: Path, texts: list[str], tmp_path: Path):
+    other = train_tokenizer(iter(texts), 350, special_tokens=["<|endoftext|>"])
+    other.save(tmp_path / "other.json")
+    result = run("check", checkpoint, "-t", tmp_path / "other.json")
+    assert result.exit_code == 1
+    assert f"of the {other.vocab_size} ids of the new tokenizer" in result.stdout
+    new = tmp_path / "new.ckpt"
+    found = json.loads(run("transplant", checkpoint, "-t", tmp_path / "other.json", "-o", new, "--json").stdout)
+    assert found["fingerprint"] == other.fingerprint
+    assert found["copied"] + found["averaged"] == other.vocab_size
+    assert run("check", new, "-t", tmp_path / "other.json").exit_code == 0
+    again = run("transplant", checkpoint, "-t", tmp_path / "other.json", "-o", new)
+    assert again.exit_code == 1
+    assert "--overwrite" in again.stderr
+    assert "copied" in run("transplant", checkpoint, "-t", tmp_path / "other.json", "-o", new, "--overwrite").stdout
+    assert run("encode", corpus_folder, "-t", tmp_path / "other.json", "-o", tmp_path / "other").exit_code == 0
+    words = ("--weights", new, "--budget", "tokens=200", "--batch-size", 2, "-o", tmp_path / "run")
+    trained = run("fit", "-d", tmp_path / "other", *words, "--packing", "best_fit", "--json")
+    assert trained.exit_code == 0, trained.stderr
+    found = json.loads(trained.stdout)
+    assert found["packing"] == "best_fit"
+    assert "places padded" in found["epoch"]
+    assert found["account"]["tokens"]["lost"] == 0

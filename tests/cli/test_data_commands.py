@@ -87,6 +87,35 @@ class TestEncode:
         assert {path.name for path in (tmp_path / "ids").iterdir()} == {"tokenizer.json", "validation.safetensors"}
         assert Tokenizer.load(tmp_path / "ids").fingerprint == found["fingerprint"]
 
+    def test_an_estimate_does_nothing_else(self, run, corpus_folder: Path, tokenizer_file: Path, tmp_path: Path):
+        words = ("encode", corpus_folder, "-t", tokenizer_file, "-o", tmp_path / "ids", "--estimate")
+        found = json.loads(run(*words, "--json").stdout)
+        assert found["tokens"] > 0
+        assert found["fits"] is True
+        assert found["disk_bytes"] < found["most_disk_bytes"]
+        page = run(*words).stdout
+        for part in ("bytes per token", "MB/s", "tokens", "free", "memory"):
+            assert part in page
+        assert not (tmp_path / "ids").exists()
+
+    def test_tables_weights_and_held_out_documents(self, run, tokenizer_file: Path, tmp_path: Path):
+        for name in ("a", "b"):
+            lines = [json.dumps({"id": n, "plot": f"{name} {n} the cat"}) for n in range(60)]
+            (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+        words = ("-t", tokenizer_file, "-o", tmp_path / "ids", "--text-column", "plot", "--held-out", 10, "--json")
+        found = json.loads(run("encode", f"{tmp_path}/a.jsonl:3", f"{tmp_path}/b.jsonl:1", *words).stdout)
+        assert found["corpus"] == "a-3+b-1"
+        assert 60 < found["splits"]["train"]["documents"] < 90
+        assert 6 <= found["splits"]["validation"]["documents"] <= 9
+        result = run("encode", f"{tmp_path}/a.jsonl", "-t", tokenizer_file, "--text-column", "title")
+        assert result.exit_code == 1
+        assert "there is no column" in str(result.exception) or "no 'title'" in str(result.exception) + result.stderr
+
+    def test_an_address_needs_its_engine(self, run, corpus_folder: Path, tokenizer_file: Path):
+        result = run("encode", corpus_folder, "-t", tokenizer_file, "--scheduler", "tcp://127.0.0.1:8786")
+        assert result.exit_code == 2
+        assert "--engine dask" in " ".join(result.stderr.replace("│", " ").split())
+
     def test_the_same_bytes_whatever_the_number_of_workers(self, run, tokenizer_file: Path, tmp_path: Path):
         text = tmp_path / "text.txt"
         text.write_text(
@@ -232,3 +261,17 @@ def test_info_of_a_damaged_id_file(run, encoded: Path):
     result = run("info", file)
     assert result.exit_code == 1
     assert "cut short" in result.stderr
+
+
+def test_near_duplicates_are_counted_where_that_is_asked_for(run, tmp_path: Path):
+    pytest.importorskip("datasketch", reason="needs datasketch (extra near)")
+    words = [f"word{n}" for n in range(100)]
+    (tmp_path / "train.txt").write_text(" ".join(words))
+    (tmp_path / "test.txt").write_text(" ".join([*words, "more"]))
+    result = run("corpus", tmp_path, "-o", tmp_path / "out", "--near", 0.8)
+    assert result.exit_code == 0
+    assert "no document stands in two splits" in result.stdout
+    assert "near leakage: 1 document of test" in result.stdout
+    found = json.loads(run("corpus", tmp_path, "-o", tmp_path / "out", "--near", 0.8, "--json").stdout)["near"]
+    assert found["between"][0]["documents"] == 1
+    assert json.loads(run("corpus", tmp_path, "-o", tmp_path / "out", "--json").stdout)["near"] is None

@@ -1,9 +1,10 @@
-"""Numbers, tokens, tables and JSON as commands print them, and progress on a terminal."""
+"""Tokens, tables and JSON as commands print them, and progress on a terminal."""
 
 import dataclasses
 import json
 import math
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,40 +12,13 @@ import numpy as np
 import pytest
 
 from minigpt_tok.cli.printing import (
-    counted,
     escaped,
-    lasted,
     plain,
     print_facts,
     print_json,
     print_table,
     readable,
-    sized,
 )
-from minigpt_tok.cli.progress import describe, progress
-
-
-@pytest.mark.parametrize(
-    ("n_bytes", "text"),
-    [
-        (0, "0 bytes"), (9_999, "9,999 bytes"), (10_000, "10.0 kB"), (99_949, "99.9 kB"), (99_960, "100 kB"),
-        (999_499, "999 kB"), (999_559, "1.0 MB"), (12_345_678, "12.3 MB"), (999_600_000, "1.0 GB"),
-        (5e12, "5.0 TB"), (5e15, "5,000 TB"),
-    ],
-)  # fmt: skip
-def test_sizes(n_bytes: float, text: str):
-    assert sized(n_bytes) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.123, "0.12 s"), (12.34, "12.3 s"), (65, "1 min 05 s"), (3599.6, "1 h 00 min"), (8000, "2 h 13 min")]
-)  # fmt: skip
-def test_times(seconds: float, text: str):
-    assert lasted(seconds) == text
-
-
-def test_counted():
-    assert (counted(1, "document"), counted(0, "id"), counted(1_234, "id")) == ("1 document", "0 ids", "1,234 ids")
 
 
 def test_tokens_are_read_on_one_line_and_do_nothing_to_the_terminal():
@@ -82,19 +56,6 @@ def test_columns_stand_below_one_another_whatever_the_script(capsys: pytest.Capt
     assert capsys.readouterr().out == "token  count\n日本       5\nthe     1000\none    1\nthree  a\n       b\n"
 
 
-def test_progress_says_what_is_done_the_rate_and_the_time_left():
-    assert describe("bytes", 12_300_000, 45_600_000, 3_400_000, 9.8) == "12.3 MB of 45.6 MB, 3.4 MB/s, 10 s left"
-    assert describe("merges", 100, 8_000, None, None) == "100 of 8,000"
-    assert describe("bytes", 0, None, None, None) == "0 bytes"
-    assert describe("merges", 8_000, 8_000, 50.0, 0.0) == "8,000 of 8,000, 50/s"
-
-
-def test_there_is_no_progress_without_a_terminal(capsys: pytest.CaptureFixture[str]):
-    with progress() as report:
-        assert report is None
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
 def test_progress_on_a_terminal_goes_to_standard_error(command_line, environment, tmp_path: Path):
     import pty
@@ -124,4 +85,5 @@ def test_progress_on_a_terminal_goes_to_standard_error(command_line, environment
     assert "counting pieces" in seen
     assert "merging" in seen
     assert " of 744" in seen
+    assert re.search(r" of 744, .*\d s gone; 70,971 distinct pieces", seen)
     assert f" of {text.stat().st_size / 1e6:.1f} MB" in seen

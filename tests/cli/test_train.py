@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from minigpt_tok import Tokenizer, train_tokenizer
+from minigpt_tok.bpe import trainer
+from minigpt_tok.cli.options import size_in_bytes
 
 PROSE = "The cat sat on the mat. The other cat sat on the other mat, and the mat sat still.\n" * 20
 
@@ -50,6 +52,8 @@ def test_json_says_what_was_trained(run, prose: Path, tmp_path: Path):
     assert found["fingerprint"] == tok.fingerprint
     assert found["bytes"] == len(PROSE.encode())
     assert found["tokens"] == tok.count(PROSE)
+    for name in ("distinct_pieces", "seconds", "megabytes_per_second", "peak_memory", "threads", "stopped"):
+        assert found[name] == getattr(tok.training, name)
     assert found["number_of_merges"] == len(tok.merges)
     assert [merge["number"] for merge in found["merges"]] == [
         n for n in range(1, len(tok.merges) + 1) if n <= 3 or n % 10 == 0
@@ -68,6 +72,8 @@ def test_the_page_shows_merges_counts_and_why_it_stopped(run, prose: Path, tmp_p
     assert tok.training.stopped in page
     assert tok.fingerprint in page
     assert "MB/s" in page
+    assert f"{tok.training.threads} thread" in page
+    assert "peak memory" in page
     assert "distinct" in page
     assert "longest tokens" in page
     assert f"{tok.training.counts[0]:,}" in page
@@ -96,6 +102,40 @@ def test_limits(run, corpus_folder: Path, tmp_path: Path):
         run("train", corpus_folder, "-n", 300, "--max-bytes", 500, "-o", tmp_path / "u", "--json").stdout
     )
     assert 0 < found["bytes"] <= 500
+
+
+def test_a_memory_limit_changes_nothing_but_the_memory(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    words = tmp_path / "words.txt"
+    words.write_text(" ".join(f"{number:x}" for number in range(60_000)), encoding="utf-8")
+    limits = []
+    make = trainer.make_counter
+    monkeypatch.setattr(trainer, "make_counter", lambda *given: limits.append(given[2]) or make(*given))
+    free = json.loads(run("train", words, "-n", 400, "-o", tmp_path / "free.json", "--json").stdout)
+    limited = run("train", words, "-n", 400, "--memory-limit", "0.3MB", "-o", tmp_path / "limited.json", "--json")
+    assert limits == [None, 300_000]
+    assert json.loads(limited.stdout)["fingerprint"] == free["fingerprint"]
+
+
+@pytest.mark.parametrize("size", ["", "much", "-1", "0", "0.5", "200 apples", "1,5GB", "MB", "1e", "nan"])
+@pytest.mark.parametrize("option", ["--memory-limit", "--max-bytes"])
+def test_a_size_that_is_none_is_wrong_usage(run, prose: Path, tmp_path: Path, option: str, size: str):
+    result = run("train", prose, "-n", 300, "-o", tmp_path / "t.json", f"{option}={size}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert option in result.stderr
+    assert "size" in result.stderr or "less than one byte" in result.stderr
+    assert not (tmp_path / "t.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1", 1), ("200000000", 200_000_000), ("200MB", 200_000_000), ("200 mb", 200_000_000), ("1.5GB", 1_500_000_000),
+        ("512MiB", 512 << 20), ("64k", 64_000), ("64KiB", 65_536), ("2T", 2 * 10**12), ("12b", 12), ("5e6", 5_000_000),
+        (" 0.1kB ", 100), ("1.0009kB", 1000),
+    ],
+)  # fmt: skip
+def test_sizes(text: str, size: int):
+    assert size_in_bytes(text) == size
 
 
 def test_a_tokenizer_is_not_replaced_unasked(run, prose: Path, tokenizer_file: Path):
@@ -208,3 +248,34 @@ def test_an_interrupt_ends_it_at_once_and_leaves_nothing(tmp_path: Path, number:
     assert (stdout, stderr) == (b"", b"")
     assert not output.exists()
     assert not [path for path in tmp_path.rglob("*") if path.name != "long.txt" and path.is_file()]
+
+
+class TestExtend:
+    def test_a_tokenizer_is_trained_further(self, run, tokenizer, tokenizer_file, corpus_folder, tmp_path):
+        words = ("train", corpus_folder, "--vocab-size", 420, "--extend", tokenizer_file, "-o", tmp_path / "more.json")
+        result = run(*words, "--json")
+        assert result.exit_code == 0, result.stderr
+        found = json.loads(result.stdout)
+        more = Tokenizer.load(tmp_path / "more.json")
+        assert found["extends"] == more.training.extends
+        assert found["extends"]["fingerprint"] == tokenizer.fingerprint
+        assert found["number_of_merges"] == more.vocab_size - tokenizer.vocab_size
+        assert found["merges"][0]["id"] == tokenizer.vocab_size
+        assert found["merges"][0]["token"].encode() == more.learned_tokens[len(tokenizer.learned_tokens)]
+        assert more.merges[: len(tokenizer.merges)] == tokenizer.merges
+        assert "ids, all kept" in run("info", tmp_path / "more.json").stdout
+        page = run(*words, "--overwrite").stdout
+        assert f"{tokenizer.fingerprint}, {tokenizer.vocab_size:,} ids, all kept" in page
+
+    def test_verify_trains_it_again(self, run, tokenizer_file, corpus_folder, tmp_path):
+        run("train", corpus_folder, "--vocab-size", 420, "--extend", tokenizer_file, "-o", tmp_path / "more.json")
+        found = json.loads(run("verify", tmp_path / "more.json", corpus_folder, "--json").stdout)
+        checks = {check["name"]: check["ok"] for check in found["checks"]}
+        assert checks["training again"] is True
+        assert checks["training text"] is True
+
+    def test_its_own_switches_are_refused(self, run, tokenizer_file, corpus_folder, tmp_path):
+        words = ("train", corpus_folder, "--vocab-size", 420, "--extend", tokenizer_file, "-o", tmp_path / "more.json")
+        result = run(*words, "--pattern", "none")
+        assert result.exit_code == 1
+        assert "pattern is given" in result.stderr

@@ -155,7 +155,7 @@ def test_an_edited_file_is_found(tmp_path):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("normalizer", {"type": "NFC"}),
+        ("normalizer", {"type": "Nmt"}),
         ("model.dropout", 0.1),
         ("model.unk_token", "<unk>"),
         ("model.byte_fallback", True),

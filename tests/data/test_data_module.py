@@ -141,7 +141,7 @@ def test_other_data_is_not_gone_on_with(folder, tokenizer, tmp_path):
     trainer = fit(Watcher(), module_of(folder, tokenizer), tmp_path, max_steps=2)
     trainer.save_checkpoint(tmp_path / "x.ckpt")
     other = TokenDataModule(folder, 15, 4, tokenizer=tokenizer)
-    with pytest.raises(DataError, match="other text, tokenizer, block size or stride"):
+    with pytest.raises(DataError, match="other text, tokenizer, packing, block size or stride"):
         fit(Watcher(), other, tmp_path, ckpt_path=tmp_path / "x.ckpt")
 
 

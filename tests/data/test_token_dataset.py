@@ -146,7 +146,9 @@ def test_ids_of_another_tokenizer_are_refused(id_file, tokenizer, other_tokenize
 
 
 def test_options_that_make_no_sense(counting, tmp_path):
-    with pytest.raises(DataError, match="packing is 'best'; there is 'contiguous'"):
+    with pytest.raises(
+        DataError, match="packing is 'best'; there is 'contiguous', 'document', 'best_fit', 'bos_aligned'"
+    ):
         TokenDataset(counting, 8, packing="best")
     with pytest.raises(DataError, match="block_size is 0"):
         TokenDataset(counting, 0)

@@ -177,7 +177,7 @@ def refused(document, match):
         ("[" * 100_000, "nested too deeply"),
         ('{"model": ' * 50_000, "nested too deeply"),
         ('{"model": NaN}', "NaN"),
-        ('{"model": {}, "version": ' + "9" * 5000 + "}", "thousands of digits"),
+        ('{"model": {}, "version": ' + "9" * 5000 + "}", "has 5,000 digits"),
         ("\ufeff{}", "not JSON"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import itertools
 import os
 import pickle
 import shutil
@@ -21,6 +22,7 @@ from minigpt_tok.checkpoint import embed_fingerprint, load_model, tokenizer_of, 
 from minigpt_tok.data.data_module import TokenDataModule
 from minigpt_tok.data.id_file import IdFileMetadata, write_id_file
 from minigpt_tok.data.identity import data_fingerprint
+from minigpt_tok.data.stream import TokenStream
 from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.errors import DataError
 from minigpt_tok.gpt.checkpoint_io import AtomicCheckpointIO
@@ -343,6 +345,13 @@ def test_a_validation_loader_of_another_tokenizer(tmp_path, tok, data, other_dat
         )
 
 
+def test_a_stream_of_another_tokenizer(tmp_path, tok, other):
+    with pytest.raises(TokenizerMismatchError) as caught:
+        trainer(tmp_path, TokenizerFingerprint(tok)).fit(Lit(), TokenStream([TEXT], other, 8, 2))
+    assert other.fingerprint in str(caught.value)
+    trainer(tmp_path, TokenizerFingerprint(tok)).fit(Lit(), TokenStream([TEXT], tok, 8, 2))
+
+
 def test_data_given_of_another_tokenizer(tmp_path, tok, other_data, data):
     with pytest.raises(TokenizerMismatchError, match=r"train\.safetensors"):
         trainer(tmp_path, TokenizerFingerprint(tok, data=other_data)).fit(Lit(), loader(data))
@@ -377,14 +386,55 @@ def test_resuming_with_other_data(tmp_path, tok, data, other_text, given, by_mod
     assert model.steps == 0
 
 
-def test_resuming_with_other_data_on_purpose(tmp_path, tok, data, other_text):
-    path = make(tmp_path, tok, data, by_module=False)
+@pytest.mark.parametrize("by_module", [True, False])
+def test_resuming_with_other_data_on_purpose(tmp_path, tok, data, other_text, by_module):
+    path = make(tmp_path, tok, data, by_module=by_module)
     callback = TokenizerFingerprint(tok, allow_other_data=True)
     running = trainer(tmp_path, callback, steps=3)
+    source = {"datamodule": module(other_text, tok)} if by_module else {"train_dataloaders": loader(other_text)}
+    model = Lit()
     with pytest.warns(UserWarning, match=data_fingerprint(data)):
-        running.fit(Lit(), loader(other_text), ckpt_path=path)
+        running.fit(model, ckpt_path=path, **source)
+    assert model.steps == 1
     running.save_checkpoint(tmp_path / "new.ckpt")
     assert torch.load(tmp_path / "new.ckpt", weights_only=True)["data_fingerprint"] == data_fingerprint(other_text)
+
+
+def test_other_data_is_begun_at_its_beginning_however_little_it_is(tmp_path, tok, data, other_text):
+    saved, short = tmp_path / "saved.ckpt", tmp_path / "short"
+    fitting = trainer(tmp_path, TokenizerFingerprint(tok), steps=5)
+    fitting.fit(Lit(), datamodule=module(data, tok))
+    fitting.save_checkpoint(saved)
+    short.mkdir()
+    write_ids(short, tok, OTHER[:60])
+
+    class Watching(Lit):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def training_step(self, batch, batch_idx):
+            self.seen.append(batch[0].tolist())
+            return super().training_step(batch, batch_idx)
+
+    for folder in (short, other_text):
+        model = Watching()
+        source = module(folder, tok)
+        source.setup()
+        assert (len(source.datasets["train"]) < 10) == (folder == short)
+        with pytest.warns(UserWarning, match="trained on from its beginning"):
+            trainer(tmp_path, TokenizerFingerprint(tok, allow_other_data=True), steps=8).fit(
+                model, datamodule=source, ckpt_path=saved
+            )
+        assert model.seen == [inputs.tolist() for inputs, _ in itertools.islice(stream(source), 3)]
+
+
+def stream(source):
+    """Batches of the train split from the beginning of its order on, epoch after epoch."""
+    fresh = TokenDataModule(source.data_dir, 8, 2, tokenizer=source.tokenizer)
+    loader = fresh.train_dataloader()
+    while True:
+        yield from loader
 
 
 @pytest.mark.parametrize("stage", STAGES[1:])

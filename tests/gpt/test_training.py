@@ -15,12 +15,14 @@ from minigpt_tok.checkpoint import load_model, verify_checkpoint
 from minigpt_tok.data.data_module import TokenDataModule
 from minigpt_tok.data.encode import encode_corpus
 from minigpt_tok.errors import DataError, MissingDependencyError, ModelError, TokenizerMismatchError
+from minigpt_tok.files import sha256_of
 from minigpt_tok.gpt import training
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.lightning_module import LitMiniGPT
 from minigpt_tok.gpt.options import TrainingOptions
 from minigpt_tok.gpt.training import fit
 from minigpt_tok.train import train_tokenizer
+from minigpt_tok.transplant import transplant
 
 TEXT = "the quick brown fox jumps over a lazy dog while it rains in spain and nobody cares 日本語 café"
 BLOCK = 16
@@ -403,3 +405,102 @@ def test_a_plain_trainer_of_lightning_will_do(data):
         trainer.fit(lit, datamodule=TokenDataModule(folder, BLOCK, 4, tokenizer=tok))
     assert lit.meter.spent.bytes >= 2000
     assert lit.finished
+
+
+# What is loaded without a trainer
+
+
+def test_load_from_checkpoint_is_guarded(run, data):
+    _, tok = data
+    saved = run().checkpoint
+    lit = LitMiniGPT.load_from_checkpoint(saved, tokenizer=tok)
+    assert same(lit.model.state_dict(), load_model(saved)[0].state_dict())
+    other = train_tokenizer(documents(40, "other"), vocab_size=280, special_tokens=["<|endoftext|>"], min_frequency=1)
+    with pytest.raises(TokenizerMismatchError, match=other.fingerprint):
+        LitMiniGPT.load_from_checkpoint(saved, tokenizer=other)
+    with pytest.raises(TokenizerMismatchError, match=other.fingerprint):
+        LitMiniGPT.load_from_checkpoint(saved, tokenizer=other, allow_unverified=True)
+
+
+def test_load_from_checkpoint_without_a_tokenizer_looks_at_the_one_inside(run, data, tmp_path):
+    _, tok = data
+    checkpoint = torch.load(run().checkpoint, weights_only=True)
+    path = tmp_path / "edited.ckpt"
+    torch.save(checkpoint, path)
+    assert LitMiniGPT.load_from_checkpoint(path, tokenizer=None).meter.budget.axis == "tokens"
+    torch.save({**checkpoint, "tokenizer_fingerprint": "0" * 64}, path)
+    with pytest.raises(TokenizerMismatchError, match="damaged or edited"):
+        LitMiniGPT.load_from_checkpoint(path)
+    for key in ("tokenizer", "tokenizer_fingerprint", "tokenizer_fingerprint_version", "vocab_size"):
+        del checkpoint[key]
+    torch.save(checkpoint, path)
+    for arguments in ({}, {"tokenizer": tok}):
+        with pytest.raises(TokenizerMismatchError, match="has no tokenizer fingerprint"):
+            LitMiniGPT.load_from_checkpoint(path, **arguments)
+        with pytest.warns(UserWarning, match="taken as it is"):
+            LitMiniGPT.load_from_checkpoint(path, allow_unverified=True, **arguments)
+
+
+def test_a_plain_trainers_checkpoints_carry_the_tokenizer_too(data, tmp_path):
+    folder, tok = data
+    lit = LitMiniGPT(
+        MiniGPTConfig(tok.vocab_size, block_size=BLOCK, embedding_dim=16, num_heads=2, num_layers=1),
+        budget="bytes=2000",
+        tokenizer=tok,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = L.Trainer(
+            accelerator="cpu", max_steps=2, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+            enable_model_summary=False, limit_val_batches=0,
+        )  # fmt: skip
+        trainer.fit(lit, datamodule=TokenDataModule(folder, BLOCK, 4, tokenizer=tok))
+        trainer.save_checkpoint(tmp_path / "c.ckpt")
+    verify_checkpoint(tmp_path / "c.ckpt", tok)
+
+
+# Packings
+
+
+@pytest.mark.parametrize("packing", ["document", "best_fit", "bos_aligned"])
+def test_every_packing_trains_and_resumes(run, data, packing):
+    whole = run("whole", "tokens=3000", packing=packing)
+    assert whole.curve[-1]["train_loss"] < whole.curve[0]["train_loss"]
+    assert 0 < whole.validation_bits_per_byte < 8
+    with pytest.raises(RuntimeError, match="stopped by the test"):
+        run("parts", "tokens=3000", arguments={"callbacks": [Stops(30)]}, packing=packing)
+    parts = run("parts", None, arguments={"resume": True})
+    assert same(weights(whole), weights(parts))
+    assert whole.options.packing == parts.options.packing == packing
+    assert 3000 <= whole.spent.tokens < 3001
+
+
+# Weights to begin with
+
+
+def test_a_run_begins_with_given_weights(run, tmp_path):
+    first = run("first")
+    given = {"weights": first.checkpoint}
+    one_step = run("second", "tokens=1", arguments=given, learning_rate=0.0)
+    assert same(weights(one_step), weights(first))
+    content = torch.load(one_step.checkpoint, weights_only=True)
+    assert content["began_with"] == {"checkpoint_sha256": sha256_of(first.checkpoint), "transplant": None}
+    assert one_step.steps == 1
+    with pytest.raises(ModelError, match=r"another shape: num_layers 2 \(the checkpoint: 1\)"):
+        run("third", arguments=given, body={"num_layers": 2})
+    assert run("fourth", "tokens=64", arguments=given, body={"dropout": 0.3}).config.dropout == 0.3
+    other = train_tokenizer(documents(40, "other"), vocab_size=280, special_tokens=["<|endoftext|>"], min_frequency=1)
+    transplant(first.checkpoint, other, tmp_path / "other.ckpt")
+    with pytest.raises(TokenizerMismatchError):
+        run("fifth", arguments={"weights": tmp_path / "other.ckpt"})
+    assert not (tmp_path / "fifth").exists()
+
+
+def test_a_resumed_run_knows_what_it_began_with(run):
+    first = run("first", "tokens=500")
+    whole = run("whole", arguments={"weights": first.checkpoint})
+    with pytest.raises(RuntimeError, match="stopped by the test"):
+        run("parts", arguments={"weights": first.checkpoint, "callbacks": [Stops(20)]})
+    parts = run("parts", None, arguments={"resume": True})
+    assert same(weights(whole), weights(parts))
+    assert "began_with" in torch.load(parts.checkpoint, weights_only=True)

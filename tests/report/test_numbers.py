@@ -1,7 +1,7 @@
 import pytest
 
 from minigpt_tok.measure.bootstrap import Interval
-from minigpt_tok.report.numbers import between, counted, duration, short, tick
+from minigpt_tok.report.numbers import between, duration, short, tick
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,9 @@ def test_duration(seconds: float, text: str):
     assert duration(seconds) == text
 
 
-def test_between_and_counted():
+def test_between():
     assert between(Interval(low=1.0, high=1.23456, level=0.95, resamples=10, seed=0)) == "1.0000 to 1.2346"
     assert between(None) == "–"
-    assert (counted(1, "seed"), counted(2000, "seed")) == ("1 seed", "2,000 seeds")
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@
 #include "count.hpp"
 #include "decode.hpp"
 #include "encoder.hpp"
+#include "extend.hpp"
 #include "python.hpp"
 #include "shortcut.hpp"
 #include "threads.hpp"
-#include "train.hpp"
 
 namespace {
 
@@ -49,7 +49,8 @@ class Bound {
 
     static constexpr std::size_t kShortText = 1 << 12;  // characters; a longer text is encoded without the GIL
 
-    void encode_into(const Text& text, Ids<Id>& out) {
+    template <class Out>
+    void encode_into(const Text& text, Out& out) {
         typename Encoder<Id>::Lease worker(*encoder_);
         try {
             if (text.length <= kShortText) Encoder<Id>::encode(*worker, text, out, [] { return true; });
@@ -81,7 +82,7 @@ class Bound {
     }
 
     std::size_t count(py::handle text) {
-        Ids<Id> ids;
+        Tally ids;
         encode_into(text_of(text.ptr()), ids);
         return ids.size();
     }
@@ -325,41 +326,32 @@ class Counter {
 
     py::dict train(const std::vector<std::string>& base, bool characters, std::size_t most, std::int64_t min_frequency,
                    const std::string& tie_name, std::size_t max_length, const py::object& progress) {
-        const Tie tie = tie_name == "lowest_ids" ? Tie::lowest_ids : tie_name == "first_seen" ? Tie::first_seen : Tie::greatest_bytes;
         std::vector<LearnedMerge> merges;
         std::int64_t base_tokens = 0, best_left = -1;
         without_gil([&](const GoOn& go_on) {
-            Trainer trainer(base, tie, min_frequency, max_length, go_on);
+            Trainer trainer(base, tie_of(tie_name), min_frequency, max_length, go_on);
             characters ? fill_characters(trainer, base, go_on) : fill_bytes(trainer, base, go_on);
             all_.reset();
             base_tokens = trainer.tokens();
-            trainer.learn(most, merges, [&](std::size_t done) {
-                if (progress.is_none()) return;
-                const WithGil gil;
-                try {
-                    progress(done);
-                } catch (const std::exception&) {
-                    throw;
-                } catch (...) {
-                    stand_still();
-                }
-            });
+            trainer.learn(most, merges, [&](std::size_t done) { tell(progress, done); });
             if (merges.size() < most) best_left = trainer.best_left();
         });
-        const auto column = [&](auto field) {
-            py::array_t<std::int64_t> values(static_cast<py::ssize_t>(merges.size()));
-            std::int64_t* at = values.mutable_data();
-            for (const LearnedMerge& merge : merges) *at++ = static_cast<std::int64_t>(merge.*field);
-            return values;
-        };
-        py::dict result;
-        result["left"] = column(&LearnedMerge::left);
-        result["right"] = column(&LearnedMerge::right);
-        result["count"] = column(&LearnedMerge::count);
-        result["tokens_after"] = column(&LearnedMerge::tokens_after);
-        result["base_tokens"] = base_tokens;
-        result["best_left"] = best_left;
-        return result;
+        return columns_of(merges, base_tokens, best_left);
+    }
+
+    // The distinct pieces in the order in which they were first seen, and how often each occurs.
+    py::tuple counted() {
+        const AllPieces* pieces = nullptr;
+        without_gil([&](const GoOn& go_on) { pieces = &all(go_on); });
+        py::list texts(pieces->size());
+        py::array_t<std::int64_t> counts(static_cast<py::ssize_t>(pieces->size()));
+        std::int64_t* count = counts.mutable_data();
+        std::size_t i = 0;
+        for (const Counted& one : *pieces) {
+            texts[i++] = py::str(one.piece.data(), one.piece.size());
+            *count++ = one.count;
+        }
+        return py::make_tuple(texts, counts);
     }
 
    private:
@@ -491,7 +483,7 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         PatternChoice choice;
         if (!choose_pattern(pattern, choice)) throw py::value_error("no such pattern: " + pattern);
         const std::string utf8 = text;
-        std::vector<u32> ends(utf8.size() + 1);
+        std::vector<u32> ends(utf8.size() + kPlacesRoom);
         Splitter splitter(choice);
         py::list pieces;
         const u8* s = reinterpret_cast<const u8*>(utf8.data());
@@ -500,6 +492,7 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         for (std::size_t i = 0; i < count; start = ends[i++]) pieces.append(py::str(utf8.substr(start, ends[i] - start)));
         return pieces;
     });
+    module.def("train_units", &train_units);
     py::class_<BoundDecoder>(module, "Decoder", py::module_local())
         .def(py::init<const py::list&>())
         .def("decode_bytes", &BoundDecoder::decode_bytes)
@@ -509,6 +502,7 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         .def("add", &Counter::add)
         .def("add_buffer", &Counter::add_buffer)
         .def("characters", &Counter::characters)
+        .def("counted", &Counter::counted)
         .def("train", &Counter::train)
         .def_property_readonly("pieces", &Counter::pieces)
         .def_property_readonly("bytes", &Counter::bytes);

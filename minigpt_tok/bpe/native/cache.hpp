@@ -2,63 +2,64 @@
 //
 // A piece of up to 8 bytes, as 90% are, is its own key, padded with zeros (pieces with a byte 0 are not kept). Four keys and
 // what belongs to them share a cache line, and a piece can stand in one line only: a lookup touches one line, compares four
-// keys at once, and has no loop and no branch but the one for "not there". The ids stand in the line itself, up to three of
-// 16 bits or two of 28. The tables double while they fill, up to kMostLines (16 MiB); from then on a new piece takes the
-// place of another. Pieces of 9 to 16 bytes and of more have tables of their own, of the same design (24 MiB) and of an
-// ordinary one (32 MiB). Memory of a worker: 80 MiB at most.
+// keys at once, and has no loop and no branch but the one for "not there". Up to three ids stand in the line itself; more
+// of them stand elsewhere, and the line says where. The tables double while they fill, up to 16 MiB; from then on a new piece
+// takes the place of another. Pieces of 9 to 16 and of 17 to 32 bytes have tables of the same design (24 and 12 MiB), and
+// longer ones an ordinary one (16 MiB). Memory of a worker: 80 MiB at most.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
-#include "text.hpp"
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
+#include "ids.hpp"
 
 namespace minigpt {
 
-// The ids of a piece in a word: the count on top, the ids from the bottom up.
-template <class Id>
-struct Packed;
-
-template <>
-struct Packed<u16> {
-    static constexpr std::size_t kMost = 3;
-    static constexpr unsigned kCountShift = 48;
-    static u64 pack(const u32* ids, std::size_t count) {
-        u64 word = u64{count} << kCountShift;
-        for (std::size_t i = 0; i < count; ++i) word |= u64{ids[i]} << (16 * i);
-        return word;
-    }
-    static void store(u64 word, u16* to) { std::memcpy(to, &word, 8); }
-};
-
-template <>
-struct Packed<u32> {
-    static constexpr std::size_t kMost = 2;
-    static constexpr unsigned kCountShift = 56;
-    static u64 pack(const u32* ids, std::size_t count) {
-        u64 word = u64{count} << kCountShift;
-        for (std::size_t i = 0; i < count; ++i) word |= u64{ids[i]} << (28 * i);
-        return word;
-    }
-    static void store(u64 word, u32* to) {
-        const u64 both = (word & 0xFFFFFFF) | (word << 4 & u64{0xFFFFFFF} << 32);
-        std::memcpy(to, &both, 8);
-    }
-};
-
+// What a piece is known to give, in a word: three ids at most, the first at the bottom, and their count above; or, with the
+// top bit set, where there are more, and how many.
+constexpr u64 kElsewhere = u64{1} << 63;
 constexpr u64 kUnknown = ~u64{0};
+constexpr unsigned kPlaceBits = 40;
+inline u64 elsewhere(std::size_t place, std::size_t count) { return kElsewhere | u64{count} << kPlaceBits | place; }
+inline std::size_t place_of(u64 word) { return word & ((u64{1} << kPlaceBits) - 1); }
+inline std::size_t count_elsewhere(u64 word) { return (word & ~kElsewhere) >> kPlaceBits; }
 
-// A table of lines. `Key` is a word or two.
+template <class Id>
+struct Packed {
+    static constexpr std::size_t kMost = 3;
+    static constexpr unsigned kBits = sizeof(Id) == 2 ? 16 : 20;  // of an id; larger ones stand elsewhere
+    static constexpr unsigned kCountShift = 3 * kBits;
+
+    static bool pack(const u32* ids, std::size_t count, u64& word) {
+        if (count > kMost) return false;
+        word = u64{count} << kCountShift;
+        for (std::size_t i = 0; i < count; ++i) {
+            if (ids[i] >> kBits) return false;
+            word |= u64{ids[i]} << (kBits * i);
+        }
+        return true;
+    }
+    // All three places are written, whatever the count.
+    static void store(u64 word, Id* to) {
+        if constexpr (sizeof(Id) == 2) {
+            std::memcpy(to, &word, 8);
+        } else {
+            const u64 two = (word & 0xFFFFF) | (word << 12 & u64{0xFFFFF} << 32);
+            const u32 third = word >> 40 & 0xFFFFF;
+            std::memcpy(to, &two, 8);
+            std::memcpy(to + 2, &third, 4);
+        }
+    }
+};
+
+// A table of lines. `Key` is a word, or two, or four.
 template <class Key>
 class LineTable {
    public:
-    static constexpr std::size_t kWays = 4;
+    static constexpr std::size_t kWays = sizeof(Key) <= 16 ? 4 : 2;
     static constexpr std::size_t kFewestLines = std::size_t{1} << 9;
-    static constexpr std::size_t kMostLines = (std::size_t{16} << 20) / (kWays * (sizeof(Key) + 8));
+    static constexpr std::size_t kMostLines = (std::size_t{sizeof(Key) <= 16 ? 16 : 8} << 20) / (kWays * (sizeof(Key) + 8));
 
     struct alignas(32) Line {
         Key keys[kWays];
@@ -73,7 +74,7 @@ class LineTable {
     u64 find(Key key, std::size_t line) const { return find_in(lines_[line], key); }
 
     void insert(Key key, u64 value) {
-        if (used_ > size_ * kWays * 5 / 8 && size_ < kMostLines) grow();
+        if (used_ * 4 > size_ * kWays && size_ < kMostLines) grow();  // fuller, and more than one line in 300 would overflow
         put(key, value);
     }
 
@@ -87,6 +88,9 @@ class LineTable {
 
     static u64 hash(u64 key) { return key * 0x9E3779B97F4A7C15u; }
     static u64 hash(const std::array<u64, 2>& key) { return key[0] * 0x9E3779B97F4A7C15u + key[1] * 0xD6E8FEB86659FD93u; }
+    static u64 hash(const std::array<u64, 4>& key) {
+        return hash(std::array{key[0], key[1]}) + (key[2] * 0xA0761D6478BD642Fu ^ key[3] * 0xE7037ED1A0B428DBu);
+    }
 
     static u64 find_in(const Line& line, u64 key) {
 #if defined(__AVX2__)
@@ -100,7 +104,8 @@ class LineTable {
         return way < kWays ? line.values[way] : kUnknown;
 #endif
     }
-    static u64 find_in(const Line& line, const std::array<u64, 2>& key) {
+    template <std::size_t words>
+    static u64 find_in(const Line& line, const std::array<u64, words>& key) {
         unsigned way = kWays;
         for (unsigned k = 0; k < kWays; ++k) way = line.keys[k] == key ? k : way;
         return way < kWays ? line.values[way] : kUnknown;
@@ -158,7 +163,7 @@ inline u64 hash_text(std::string_view text) {
 template <class Id>
 class LongCache {
    public:
-    static constexpr std::size_t kLongBytes = std::size_t{32} << 20;
+    static constexpr std::size_t kLongBytes = std::size_t{16} << 20;
 
     struct Found {
         const Id* ids;

@@ -2,13 +2,15 @@
 //
 // A piece of up to 15 bytes is its own key, with its length in the sixteenth byte; longer ones have their text in an arena. A
 // table belongs to one thread; tables of several threads are joined afterwards, exactly, since every entry knows where in the
-// text it was first seen. Memory: 32 bytes for each slot, at most two thirds of them in use.
+// text it was first seen. Memory: 32 bytes for each slot, at most two thirds of them in use; no more when it is put in order,
+// which is done in its place. Where memory is limited, full tables go to temporary files as sorted runs and are merged, exactly.
 #pragma once
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -43,15 +45,9 @@ struct KeyMasks {
 };
 inline constexpr KeyMasks kMasks;
 
-// Sorts, and asks meanwhile whether to go on.
-template <class Less>
-void sort(std::vector<Counted>& pieces, const Less& less, const GoOn* go_on) {
-    std::size_t steps = 0;
-    std::sort(pieces.begin(), pieces.end(), [&](const Counted& a, const Counted& b) {
-        if (++steps % 65536 == 0) ask(go_on);
-        return less(a, b);
-    });
-}
+enum class Order { bytes, first_seen };
+
+inline bool before(Order order, const Counted& a, const Counted& b) { return order == Order::bytes ? a.piece < b.piece : a.first < b.first; }
 
 class PieceTable {
    public:
@@ -81,33 +77,43 @@ class PieceTable {
         }
     }
 
+    // Adds a piece that has been counted before.
+    void add(const Counted& one) {
+        if ((used_ + 1) * 3 > slots_.size() * 2) grow();
+        if (one.piece.size() > kShort) return add_long(one.piece, one.count, one.first);
+        u8 text[kShort + 1] = {};
+        std::memcpy(text, one.piece.data(), one.piece.size());
+        u64 low, high;
+        short_key(text, one.piece.size(), low, high);
+        add_short(low, high, one.count, one.first);
+    }
+
     // Adds what another table has counted. If it is told to stop, this one is no use any more.
     void join(const PieceTable& other, const GoOn* go_on) {
         std::size_t steps = 0;
         for (const Slot& slot : other.slots_) {
             if (++steps % 4096 == 0) ask(go_on);
-            if (!slot.count) continue;
-            if ((used_ + 1) * 3 > slots_.size() * 2) grow();
-            if (slot.high >> 56 == kLongMark) add_long(other.text_of(slot), slot.count, slot.first);
-            else add_short(slot.low, slot.high, slot.count, slot.first);
+            if (slot.count) add(other.counted(slot));
         }
     }
 
-    // All pieces in any order. The views last as long as the table is not changed.
-    std::vector<Counted> all() const {
-        std::vector<Counted> all;
-        all.reserve(used_);
-        for (const Slot& slot : slots_)
-            if (slot.count) all.push_back({text_of(slot), slot.count, slot.first});
-        return all;
+    // Puts the pieces in order, in the table's own memory. From then on they can be read, and none can be added.
+    void put_in_order(Order order, const GoOn* go_on) {
+        std::erase_if(slots_, [](const Slot& slot) { return !slot.count; });
+        std::size_t steps = 0;
+        std::sort(slots_.begin(), slots_.end(), [&](const Slot& a, const Slot& b) {
+            if (++steps % 65536 == 0) ask(go_on);
+            return before(order, counted(a), counted(b));
+        });
     }
-
+    Counted operator[](std::size_t i) const { return counted(slots_[i]); }  // in that order
     std::size_t size() const { return used_; }
 
     // Bytes that the table takes at most while `more` pieces are added; while it doubles, the old one is there too.
     std::size_t memory_for(std::size_t more) const {
-        const std::size_t slots = slots_.size() * sizeof(Slot);
-        return ((used_ + more) * 3 > slots_.size() * 2 ? slots * 3 : slots) + arena_.capacity();
+        std::size_t slots = slots_.size(), old = 0;
+        for (; (used_ + more) * 3 > slots * 2; slots *= 2) old = slots;
+        return (slots + old) * sizeof(Slot) + arena_.capacity();
     }
 
    private:
@@ -168,6 +174,7 @@ class PieceTable {
         }
     }
 
+    Counted counted(const Slot& slot) const { return {text_of(slot), slot.count, slot.first}; }
     std::string_view text_of(const Slot& slot) const {
         if (slot.high >> 56 == kLongMark) return {arena_.data() + slot.low, slot.high & 0xFFFFFFFFFFFFFF};
         return {reinterpret_cast<const char*>(&slot.low), slot.high >> 56};  // low and high lie side by side
@@ -186,19 +193,27 @@ class PieceTable {
     }
 };
 
-// Counts that did not fit into memory, as runs in temporary files: pieces in the order of their bytes, each once. Read together
-// they give every piece once, with its counts added up, exactly as one table would have.
+// Counts that did not fit into memory, as runs in temporary files, each in order. Read together they give every piece in that
+// order; by their bytes, each once with its counts added up, exactly as one table would have it.
 class Runs {
-   public:
-    static constexpr std::size_t kMostFiles = 16;  // of a thread; with that many, they are merged into one
+    struct Head {  // before the bytes of a piece
+        std::int64_t count;
+        u64 first, size;
+    };
 
-    void spill(const PieceTable& table, const GoOn* go_on) {
-        std::vector<Counted> pieces = table.all();
-        sort(pieces, [](const Counted& a, const Counted& b) { return a.piece < b.piece; }, go_on);
-        write([&](const auto& one_by_one) { for (const Counted& one : pieces) one_by_one(one); }, go_on);
+   public:
+    explicit Runs(Order order) : order_(order) {}
+
+    // Moves what a table has counted to a file, and leaves it empty.
+    void spill(PieceTable& table, const GoOn* go_on) {
+        table.put_in_order(order_, go_on);
+        std::size_t next = 0;
+        write([&](Counted& one) { return next < table.size() && (one = table[next++], true); }, go_on);
+        table = PieceTable();
         if (files_.size() < kMostFiles) return;
-        Runs all;
-        all.write([&](const auto& one_by_one) { merged(one_by_one); }, go_on);
+        Runs all(order_);
+        Reading reading(*this);
+        all.write([&](Counted& one) { return reading.next(one); }, go_on);
         files_ = std::move(all.files_);
     }
 
@@ -208,74 +223,84 @@ class Runs {
         other.files_.clear();
     }
 
-    // Calls `use` for every piece, in the order of bytes.
-    template <class Use>
-    void merged(Use use) const {
-        struct Reader {
+    // All runs from the beginning, merged. One at a time; a piece can be looked at until the next is asked for.
+    class Reading {
+       public:
+        explicit Reading(const Runs& runs) : order_(runs.order_) {
+            for (const File& file : runs.files_) {
+                std::rewind(file.get());
+                runs_.push_back({file.get(), {}, {}});
+                if (!runs_.back().next()) runs_.pop_back();
+            }
+            for (std::size_t i = 0; i < runs_.size(); ++i) heap_.push_back(i);
+            std::make_heap(heap_.begin(), heap_.end(), Later{this});
+        }
+
+        bool next(Counted& one) {
+            if (heap_.empty()) return false;
+            piece_ = runs_[heap_.front()].piece;
+            one = runs_[heap_.front()].counted();
+            for (one.piece = piece_, step(); !heap_.empty() && runs_[heap_.front()].piece == piece_; step()) {
+                one.count += runs_[heap_.front()].head.count;
+                one.first = std::min(one.first, runs_[heap_.front()].head.first);
+            }
+            return true;
+        }
+
+       private:
+        struct Run {
             std::FILE* file;
             Head head;
             std::string piece;
+            Counted counted() const { return {piece, head.count, head.first}; }
             bool next() {
                 if (std::fread(&head, sizeof head, 1, file) != 1) return false;
                 piece.resize(head.size);
-                if (std::fread(piece.data(), 1, head.size, file) != head.size)
-                    fail("a temporary file of counts could not be read");
+                if (std::fread(piece.data(), 1, head.size, file) != head.size) fail("a temporary file of counts could not be read");
                 return true;
             }
         };
-        std::vector<Reader> readers;
-        for (const File& file : files_) {
-            std::rewind(file.get());
-            readers.push_back({file.get(), {}, {}});
-            if (!readers.back().next()) readers.pop_back();
-        }
-        const auto later = [&](std::size_t a, std::size_t b) { return readers[a].piece > readers[b].piece; };
-        std::vector<std::size_t> heap(readers.size());
-        for (std::size_t i = 0; i < heap.size(); ++i) heap[i] = i;
-        std::make_heap(heap.begin(), heap.end(), later);
-        std::string piece;
-        Head sum{};
-        bool open = false;
-        while (!heap.empty()) {
-            std::pop_heap(heap.begin(), heap.end(), later);
-            Reader& reader = readers[heap.back()];
-            if (open && reader.piece == piece) {
-                sum.count += reader.head.count;
-                sum.first = std::min(sum.first, reader.head.first);
-            } else {
-                if (open) use(Counted{piece, sum.count, sum.first});
-                piece = reader.piece, sum = reader.head, open = true;
+        struct Later {
+            const Reading* reading;
+            bool operator()(std::size_t a, std::size_t b) const {
+                return before(reading->order_, reading->runs_[b].counted(), reading->runs_[a].counted());
             }
-            if (reader.next()) std::push_heap(heap.begin(), heap.end(), later);
-            else heap.pop_back();
+        };
+        Order order_;
+        std::vector<Run> runs_;
+        std::vector<std::size_t> heap_;
+        std::string piece_;
+
+        void step() {
+            std::pop_heap(heap_.begin(), heap_.end(), Later{this});
+            if (runs_[heap_.back()].next()) std::push_heap(heap_.begin(), heap_.end(), Later{this});
+            else heap_.pop_back();
         }
-        if (open) use(Counted{piece, sum.count, sum.first});
-    }
+    };
 
    private:
-    struct Head {
-        std::int64_t count;
-        u64 first, size;
-    };
+    static constexpr std::size_t kMostFiles = 16;  // of a thread; with that many, they are merged into one
+
     struct Close {
         void operator()(std::FILE* file) const { std::fclose(file); }
     };
     using File = std::unique_ptr<std::FILE, Close>;
+    Order order_;
     std::vector<File> files_;
 
-    // One file more, with the pieces that `give` gives in order.
-    template <class Give>
-    void write(const Give& give, const GoOn* go_on) {
+    // One file more, with the pieces that `next` gives in order until it returns false.
+    template <class Next>
+    void write(const Next& next, const GoOn* go_on) {
         File file(temporary());
         if (!file) fail("no temporary file for counts beyond the memory limit could be made");
         std::size_t steps = 0;
-        give([&](const Counted& one) {
+        for (Counted one{}; next(one);) {
             if (++steps % 4096 == 0) ask(go_on);
             const Head head{one.count, one.first, one.piece.size()};
             if (std::fwrite(&head, sizeof head, 1, file.get()) != 1 ||
                 std::fwrite(one.piece.data(), 1, one.piece.size(), file.get()) != one.piece.size())
                 fail("the temporary file for counts beyond the memory limit could not be written");
-        });
+        }
         if (std::fflush(file.get())) fail("the temporary file for counts beyond the memory limit could not be written");
         files_.push_back(std::move(file));
     }
@@ -301,10 +326,11 @@ class Runs {
 class PieceCounter {
    public:
     // `memory_limit`: bytes for the table; what is counted beyond goes to files. 0: no limit.
-    PieceCounter(PatternChoice pattern, std::size_t memory_limit) : splitter_(pattern), memory_limit_(memory_limit) {}
+    PieceCounter(PatternChoice pattern, std::size_t memory_limit) : memory_limit(memory_limit), splitter_(pattern) {}
 
     PieceTable table;
-    Runs runs;
+    Runs runs{Order::bytes};
+    const std::size_t memory_limit;
 
     // A text of its own in valid UTF-8; its pieces are numbered from `first` on.
     void add(const u8* s, std::size_t n, u64 first, const GoOn& go_on) {
@@ -321,13 +347,10 @@ class PieceCounter {
                 std::memcpy(buffer_.data(), from, size);
                 from = buffer_.data();
             }
-            const std::size_t room = splitter_.choice().pattern == Pattern::none ? 1 : size + 1;
+            const std::size_t room = (splitter_.choice().pattern == Pattern::none ? 1 : size) + kPlacesRoom;
             if (ends_.size() < room) ends_.resize(room);
             const std::size_t count = splitter_.cut(from, size, last, ends_.data());
-            if (memory_limit_ && table.size() && table.memory_for(count) > memory_limit_) {
-                runs.spill(table, &go_on);
-                table = PieceTable();
-            }
+            if (memory_limit && table.size() && table.memory_for(count) > memory_limit) runs.spill(table, &go_on);
             table.add(from, ends_.data(), count, first);
             first += count;
             window = count ? kWindow : window * 2;
@@ -338,50 +361,79 @@ class PieceCounter {
    private:
     static constexpr std::size_t kWindow = 16 << 10, kRoom = 64;
     Splitter splitter_;
-    std::size_t memory_limit_;
     std::vector<u32> ends_;
     std::vector<u8> buffer_;
 };
 
-// All that has been counted, each piece once, in the order in which they were first seen.
+// All that has been counted, each piece once, in the order in which they were first seen: in a table, or, beyond half of the
+// memory limit, in files, so that learning has the memory for itself. They are read by `for`, one at a time.
 class AllPieces {
    public:
     AllPieces(std::deque<PieceCounter>& counters, const GoOn* go_on) {
-        Runs runs;
-        for (PieceCounter& counter : counters) runs.take(counter.runs);
-        if (runs.empty()) {
-            for (std::size_t i = 1; i < counters.size(); ++i) {
-                counters[0].table.join(counters[i].table, go_on);
-                counters[i].table = PieceTable();
-            }
-            if (!counters.empty()) table_ = std::move(counters[0].table);
-            pieces_ = table_.all();
-        } else {
-            for (PieceCounter& counter : counters) {
-                runs.spill(counter.table, go_on);
-                counter.table = PieceTable();
-            }
-            std::vector<std::size_t> starts;
-            runs.merged([&](const Counted& one) {
-                if (pieces_.size() % 65536 == 0) ask(go_on);
-                starts.push_back(text_.size());
-                text_.append(one.piece);
-                pieces_.push_back({{nullptr, one.piece.size()}, one.count, one.first});
-            });
-            for (std::size_t i = 0; i < pieces_.size(); ++i) pieces_[i].piece = {text_.data() + starts[i], pieces_[i].piece.size()};
+        Runs runs(Order::bytes);
+        std::size_t limit = 0, memory = 0, size = 0;
+        for (PieceCounter& counter : counters) {
+            runs.take(counter.runs);
+            limit += counter.memory_limit;
+            memory += counter.table.memory_for(0);
+            size += counter.table.size();
         }
-        sort(pieces_, [](const Counted& a, const Counted& b) { return a.first < b.first; }, go_on);
+        if (!counters.empty()) memory += counters[0].table.memory_for(size - counters[0].table.size()) - counters[0].table.memory_for(0);
+        if (runs.empty() && (!limit || memory <= limit / 2)) {
+            for (PieceCounter& counter : counters) {
+                if (!size_) table_ = std::move(counter.table);
+                else table_.join(counter.table, go_on);
+                counter.table = PieceTable();
+                size_ = table_.size();
+            }
+            table_.put_in_order(Order::first_seen, go_on);
+            return;
+        }
+        for (PieceCounter& counter : counters) runs.spill(counter.table, go_on);
+        Runs::Reading merged(runs);
+        for (Counted one{}; merged.next(one); ++size_) {
+            if (size_ % 4096 == 0) ask(go_on);
+            if (table_.memory_for(1) > std::max(limit, kLeast)) files_.spill(table_, go_on);
+            table_.add(one);
+        }
+        files_.spill(table_, go_on);
     }
     AllPieces(const AllPieces&) = delete;
 
-    std::size_t size() const { return pieces_.size(); }
-    auto begin() const { return pieces_.begin(); }
-    auto end() const { return pieces_.end(); }
+    std::size_t size() const { return size_; }
+
+    struct End {};
+    class Iterator {
+       public:
+        explicit Iterator(const AllPieces& all) : all_(all) {
+            if (!all.files_.empty()) reading_.emplace(all.files_);
+            ++*this;
+        }
+        const Counted& operator*() const { return one_; }
+        Iterator& operator++() {
+            more_ = next_ < all_.size();
+            if (more_ && reading_) reading_->next(one_);
+            else if (more_) one_ = all_.table_[next_];
+            ++next_;
+            return *this;
+        }
+        bool operator!=(End) const { return more_; }
+
+       private:
+        const AllPieces& all_;
+        std::optional<Runs::Reading> reading_;
+        std::size_t next_ = 0;
+        bool more_ = false;
+        Counted one_{};
+    };
+    Iterator begin() const { return Iterator(*this); }
+    End end() const { return {}; }
 
    private:
+    static constexpr std::size_t kLeast = 1 << 18;  // bytes; with a limit below it there would be a file for every few pieces
     PieceTable table_;
-    std::string text_;
-    std::vector<Counted> pieces_;
+    Runs files_{Order::first_seen};
+    std::size_t size_ = 0;
 };
 
 }  // namespace minigpt

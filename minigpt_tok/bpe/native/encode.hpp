@@ -11,53 +11,6 @@
 
 namespace minigpt {
 
-// A growing array of ids with room to spare, so that 16 bytes may always be stored at its end.
-template <class Id>
-class Ids {
-   public:
-    Ids() = default;
-    Ids(const Ids&) = delete;
-    Ids& operator=(const Ids&) = delete;
-    Ids& operator=(Ids&& other) noexcept {
-        std::swap(data_, other.data_), std::swap(size_, other.size_), std::swap(room_, other.room_);
-        return *this;
-    }
-    Ids(Ids&& other) noexcept : data_(other.data_), size_(other.size_), room_(other.room_) { other.data_ = nullptr, other.size_ = other.room_ = 0; }
-    ~Ids() { std::free(data_); }
-
-    void reserve_more(std::size_t ids) {
-        if (size_ + ids + kSlack <= room_) return;
-        const std::size_t room = std::max(size_ + ids + kSlack, room_ * 2);
-        void* data = std::realloc(data_, room * sizeof(Id));
-        if (!data) throw std::bad_alloc();
-        data_ = static_cast<Id*>(data), room_ = room;
-    }
-    Id* end() { return data_ + size_; }
-    void advance(std::size_t ids) { size_ += ids; }
-    void append(const Id* ids, std::size_t count) {
-        if (!count) return;
-        reserve_more(count);
-        std::memcpy(end(), ids, count * sizeof(Id));
-        size_ += count;
-    }
-    void clear() { size_ = 0; }
-    const Id* data() const { return data_; }
-    std::size_t size() const { return size_; }
-    std::size_t room() const { return room_; }
-    // The memory, cut to size; the caller frees it.
-    Id* release() {
-        void* data = std::realloc(data_, std::max<std::size_t>(size_, 1) * sizeof(Id));
-        Id* ids = static_cast<Id*>(data ? data : data_);
-        data_ = nullptr, size_ = room_ = 0;
-        return ids;
-    }
-
-   private:
-    static constexpr std::size_t kSlack = 16;
-    Id* data_ = nullptr;
-    std::size_t size_ = 0, room_ = 0;
-};
-
 // A text that cannot be encoded: Python finds out what is wrong with it and says so.
 struct BadText {};
 
@@ -92,8 +45,9 @@ class Worker {
     static constexpr std::size_t kRoom = 64;          // bytes behind a window that may be read, and mean nothing
 
     // Valid UTF-8. `go_on` is asked now and then; false stops early.
-    template <class GoOn>
-    void encode_utf8(const u8* s, std::size_t n, Ids<Id>& out, GoOn go_on) {
+    template <class Out, class GoOn>
+    void encode_utf8(const u8* s, std::size_t n, Out& out, GoOn go_on) {
+        out.expect_text(n);
         std::size_t window = kWindow;
         for (std::size_t at = 0; at < n;) {
             std::size_t size = std::min(window, n - at);
@@ -115,8 +69,9 @@ class Worker {
     }
 
     // The code points of a Python string, 1, 2 or 4 bytes each.
-    template <class Char, class GoOn>
-    void encode_characters(const Char* s, std::size_t n, Ids<Id>& out, GoOn go_on) {
+    template <class Char, class Out, class GoOn>
+    void encode_characters(const Char* s, std::size_t n, Out& out, GoOn go_on) {
+        out.expect_text(n);
         std::size_t held = 0;  // bytes in the buffer that belong to no piece yet
         std::size_t take = kWindow;
         for (std::size_t at = 0; at < n;) {
@@ -133,20 +88,14 @@ class Worker {
         }
     }
 
-    // One piece as it is, for patterns that are not cut here.
-    void encode_piece(const u8* s, std::size_t n, Ids<Id>& out) {
-        out.reserve_more(n);
-        if (buffer_.size() < n + kRoom) buffer_.resize(n + kRoom);
-        std::memcpy(buffer_.data(), s, n);
-        if (n) piece(buffer_.data(), n, out);
-    }
-
    private:
     const Vocab& vocab_;
     Splitter splitter_;
     bool whole_piece_;
     LineTable<u64> short_;                   // pieces of up to 8 bytes
     LineTable<std::array<u64, 2>> middle_;  // of 9 to 16
+    LineTable<std::array<u64, 4>> wide_;    // of 17 to 32
+    Ids<Id> elsewhere_;                      // of those, the ids that are too many for a line
     LongCache<Id> long_;
     std::vector<u32> ends_, ids_, units_;
     std::vector<u8> buffer_;
@@ -160,9 +109,10 @@ class Worker {
     }
 
     // Encodes the pieces that a window decides, and gives the end of the last of them. `s` has room for 16 bytes more.
-    std::size_t encode_window(const u8* s, std::size_t n, bool last, Ids<Id>& out) {
+    template <class Out>
+    std::size_t encode_window(const u8* s, std::size_t n, bool last, Out& out) {
         check_size(n);
-        const std::size_t room = (splitter_.choice().pattern == Pattern::none ? 1 : n) + 2;
+        const std::size_t room = (splitter_.choice().pattern == Pattern::none ? 1 : n) + 1 + kPlacesRoom;
         if (ends_.size() < room) ends_.resize(room);
         ends_[0] = 0;
         u32* const ends = ends_.data() + 1;  // so that a piece begins at ends[i - 1]
@@ -179,106 +129,154 @@ class Worker {
     // so that those lines are on their way from memory; what is there; and the ids in order. What is new is learned last.
     static constexpr std::size_t kStride = 128;
 
-    void encode_stride(const u8* s, const u32* ends, std::size_t count, Ids<Id>& out) {
+    template <class Out>
+    void encode_stride(const u8* s, const u32* ends, std::size_t count, Out& out) {
+        if (elsewhere_.size() > kMostElsewhere) forget();
         u64 keys[kStride], values[kStride];
         u32 lines[kStride];
-        u16 short_ones[kStride], others[kStride];
-        std::size_t shorts = 0, longer = 0;
+        u16 shorts[kStride], longer[kStride], middles[kStride], wides[kStride];
+        std::size_t short_count = 0, longer_count = 0, middle_count = 0, wide_count = 0;
+        const auto start_of = [=](std::size_t k) { return s + ends[k - 1]; };  // NOLINT: ends[-1] is the start of the first
+        const auto length_of = [=](std::size_t k) { return std::size_t{ends[k] - ends[k - 1]}; };
         for (std::size_t k = 0; k < count; ++k) {
-            const std::size_t start = ends[k - 1], length = ends[k] - start;  // NOLINT: ends[-1] is the start of the first
-            keys[k] = first_bytes(s + start, length);
+            const std::size_t length = length_of(k);
+            keys[k] = first_bytes(start_of(k), length);
             const std::size_t line = short_.line(keys[k]);
             lines[k] = static_cast<u32>(line);
             short_.prefetch(line);
-            short_ones[shorts] = others[longer] = static_cast<u16>(k);
-            shorts += length <= 8;
-            longer += length > 8;
+            shorts[short_count] = longer[longer_count] = static_cast<u16>(k);
+            short_count += length <= 8;
+            longer_count += length > 8;
         }
-        for (std::size_t i = 0; i < longer; ++i) {
-            const std::size_t k = others[i], start = ends[k - 1], length = ends[k] - start;
-            const std::size_t line = middle_.line({keys[k], first_bytes(s + start + 8, std::min<std::size_t>(length - 8, 8))});
-            lines[k] = static_cast<u32>(line);
-            middle_.prefetch(line);
+        for (std::size_t i = 0; i < longer_count; ++i) {
+            const std::size_t k = longer[i], length = length_of(k);
+            values[k] = kUnknown;
+            middles[middle_count] = wides[wide_count] = static_cast<u16>(k);
+            middle_count += length <= 16;
+            wide_count += length > 16 && length <= 32;
         }
-        for (std::size_t i = 0; i < shorts; ++i) values[short_ones[i]] = short_.find(keys[short_ones[i]], lines[short_ones[i]]);
-        for (std::size_t i = 0; i < longer; ++i) {
-            const std::size_t k = others[i], start = ends[k - 1], length = ends[k] - start;
-            values[k] = length > 16 ? kUnknown : middle_.find({keys[k], first_bytes(s + start + 8, length - 8)}, lines[k]);
+        for (std::size_t i = 0; i < middle_count; ++i) {
+            const std::size_t k = middles[i];
+            lines[k] = static_cast<u32>(middle_.line(two_words(start_of(k), length_of(k))));
+            middle_.prefetch(lines[k]);
         }
+        for (std::size_t i = 0; i < wide_count; ++i) {
+            const std::size_t k = wides[i];
+            lines[k] = static_cast<u32>(wide_.line(four_words(start_of(k), length_of(k))));
+            wide_.prefetch(lines[k]);
+        }
+        for (std::size_t i = 0; i < short_count; ++i) values[shorts[i]] = short_.find(keys[shorts[i]], lines[shorts[i]]);
+        for (std::size_t i = 0; i < middle_count; ++i) {
+            const std::size_t k = middles[i];
+            values[k] = middle_.find(two_words(start_of(k), length_of(k)), lines[k]);
+        }
+        for (std::size_t i = 0; i < wide_count; ++i) {
+            const std::size_t k = wides[i];
+            values[k] = wide_.find(four_words(start_of(k), length_of(k)), lines[k]);
+        }
+        write(values, count, out, [&](std::size_t k) { piece(start_of(k), length_of(k), out); });
+    }
+
+    // What was found, in order; `unknown` does the rest.
+    template <class Unknown>
+    void write(const u64* values, std::size_t count, Ids<Id>& out, const Unknown& unknown) {
         Id* to = out.end();
         for (std::size_t k = 0; k < count; ++k) {
-            if (values[k] != kUnknown) [[likely]] {
-                Packed<Id>::store(values[k], to);
-                to += values[k] >> Packed<Id>::kCountShift;
+            const u64 value = values[k];
+            if (value < kElsewhere) [[likely]] {
+                Packed<Id>::store(value, to);
+                to += value >> Packed<Id>::kCountShift;
+            } else if (value != kUnknown) {
+                const Id* from = elsewhere_.data() + place_of(value);
+                const std::size_t ids = count_elsewhere(value);
+                for (std::size_t i = 0; i < ids; i += 8) std::memcpy(to + i, from + i, 8 * sizeof(Id));
+                to += ids;
             } else {
                 out.advance(static_cast<std::size_t>(to - out.end()));
-                piece(s + ends[k - 1], ends[k] - ends[k - 1], out);
+                unknown(k);
                 to = out.end();
             }
         }
         out.advance(static_cast<std::size_t>(to - out.end()));
     }
+    template <class Unknown>
+    void write(const u64* values, std::size_t count, Tally& out, const Unknown& unknown) {
+        std::size_t ids = 0;
+        for (std::size_t k = 0; k < count; ++k) {
+            const u64 value = values[k];
+            if (value < kElsewhere) [[likely]] ids += value >> Packed<Id>::kCountShift;
+            else if (value != kUnknown) ids += count_elsewhere(value);
+            else unknown(k);
+        }
+        out.advance(ids);
+    }
 
-    // The first bytes of a piece in a word, at most 8, the rest zero.
+    // The first bytes of a piece in a word, at most 8, the rest zero. (Of a piece of 32 bytes or more, anything.)
     static u64 first_bytes(const u8* s, std::size_t n) {
         u64 word;
         std::memcpy(&word, s, 8);
+#ifdef __BMI2__
+        return _bzhi_u64(word, static_cast<unsigned>(n * 8));
+#endif
         return n >= 8 ? word : word & ~(~u64{0} << (n * 8));
     }
+    static std::array<u64, 2> two_words(const u8* s, std::size_t n) {  // of 9 to 16 bytes
+        return {first_bytes(s, 8), first_bytes(s + 8, n - 8)};
+    }
+    static std::array<u64, 4> four_words(const u8* s, std::size_t n) {  // of 17 to 32 bytes
+        return {first_bytes(s, 8), first_bytes(s + 8, 8), first_bytes(s + 16, n - 16), n > 24 ? first_bytes(s + 24, n - 24) : 0};
+    }
 
-    // One piece that is not in the first table, or any other piece. `s` has room for 16 bytes more.
-    void piece(const u8* s, std::size_t n, Ids<Id>& out) {
+    // A piece that the tables did not have a moment ago, or any other. `s` has room for 16 bytes more.
+    template <class Out>
+    void piece(const u8* s, std::size_t n, Out& out) {
         // A part of a piece is no piece: where whole pieces are looked up, a long one stays whole.
         if (n > kLongPiece) return whole_piece_ ? merge(s, n, out) : parts(s, n, out);
-        if (n > 16) return static_cast<void>(long_piece(s, n, out));
+        if (n > 32) return long_piece(s, n, out);
         if (std::memchr(s, 0, n)) return merge(s, n, out);
-        if (n <= 8) {
-            const u64 key = first_bytes(s, n);
-            if (const u64 value = short_.find(key, short_.line(key)); value != kUnknown) return emit(value, out);
-            learn(short_, key, s, n, out);
-        } else {
-            const std::array<u64, 2> key{first_bytes(s, 8), first_bytes(s + 8, n - 8)};
-            if (const u64 value = middle_.find(key, middle_.line(key)); value != kUnknown) return emit(value, out);
-            learn(middle_, key, s, n, out);
+        if (n <= 8) find_or_learn(short_, first_bytes(s, n), s, n, out);
+        else if (n <= 16) find_or_learn(middle_, two_words(s, n), s, n, out);
+        else find_or_learn(wide_, four_words(s, n), s, n, out);
+    }
+
+    template <class Key, class Out>
+    void find_or_learn(LineTable<Key>& table, const Key& key, const u8* s, std::size_t n, Out& out) {
+        u64 value = table.find(key, table.line(key));
+        if (value != kUnknown) return write(&value, 1, out, [](std::size_t) {});
+        merge(s, n, out);
+        if (!Packed<Id>::pack(ids_.data(), ids_.size(), value)) {
+            value = elsewhere(elsewhere_.size(), ids_.size());
+            elsewhere_.append(ids_.data(), ids_.size());
         }
+        table.insert(key, value);
     }
 
-    static void emit(u64 value, Ids<Id>& out) {
-        Packed<Id>::store(value, out.end());
-        out.advance(value >> Packed<Id>::kCountShift);
+    static constexpr std::size_t kMostElsewhere = (std::size_t{8} << 20) / sizeof(Id);
+    void forget() {
+        short_ = {}, middle_ = {}, wide_ = {};
+        elsewhere_ = Ids<Id>();
     }
 
-    template <class Key>
-    void learn(LineTable<Key>& table, const Key& key, const u8* s, std::size_t n, Ids<Id>& out) {
-        if (!long_piece(s, n, out) && ids_.size() <= Packed<Id>::kMost)
-            table.insert(key, Packed<Id>::pack(ids_.data(), ids_.size()));
-    }
-
-    // A piece that has no place in a line: long, or of many ids. Whether it was known; new short ones of few ids are not kept.
-    bool long_piece(const u8* s, std::size_t n, Ids<Id>& out) {
+    template <class Out>
+    void long_piece(const u8* s, std::size_t n, Out& out) {
         const std::string_view text(reinterpret_cast<const char*>(s), n);
         const u64 hash = hash_text(text);
         typename LongCache<Id>::Found found;
-        if (long_.find(text, hash, found)) {
-            std::memcpy(out.end(), found.ids, found.count * sizeof(Id));
-            out.advance(found.count);
-            return true;
-        }
+        if (long_.find(text, hash, found)) return out.append(found.ids, found.count);
         merge(s, n, out);
-        if (n > 16 || ids_.size() > Packed<Id>::kMost) long_.insert(text, hash, ids_.data(), ids_.size());
-        return false;
+        long_.insert(text, hash, ids_.data(), ids_.size());
     }
 
-    void merge(const u8* s, std::size_t n, Ids<Id>& out) {
+    template <class Out>
+    void merge(const u8* s, std::size_t n, Out& out) {
         ids_.clear();
         if (!vocab_.encode({reinterpret_cast<const char*>(s), n}, ids_, units_, asked_)) throw BadText();
-        Id* end = out.end();
-        for (const u32 id : ids_) *end++ = static_cast<Id>(id);
-        out.advance(ids_.size());
+        out.append(ids_.data(), ids_.size());
     }
 
     // A long piece, cut where no token reaches across.
-    void parts(const u8* s, std::size_t n, Ids<Id>& out) {
+    template <class Out>
+    void parts(const u8* s, std::size_t n, Out& out) {
         std::size_t start = 0, parts = 0;
         for (std::size_t at = 0; at < n;) {
             const std::size_t next = at + (vocab_.characters() ? utf8_length(s[at]) : 1);
@@ -292,34 +290,61 @@ class Worker {
         }
     }
 
-    static u8* to_utf8(const u8* s, std::size_t n, u8* out) {
-        for (std::size_t i = 0; i < n; ++i) out = encode_utf8_char(s[i], out);
-        return out;
-    }
-    static u8* to_utf8(const u16* s, std::size_t n, u8* out) {
-        std::size_t i = 0;
-        while (i < n) {
-#ifdef __SSE2__
-            for (; i + 16 <= n; i += 16, out += 16) {  // sixteen ASCII characters at a time
-                const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s + i));
-                const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s + i + 8));
-                const __m128i high = _mm_and_si128(_mm_or_si128(a, b), _mm_set1_epi16(static_cast<short>(0xFF80)));
-                if (_mm_movemask_epi8(_mm_cmpeq_epi16(high, _mm_setzero_si128())) != 0xFFFF) break;
-                _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(a, b));
+    // Code points to UTF-8. Without a branch on how many bytes a character takes: in most languages that changes with every
+    // word. Four bytes are written each time, and kRoom is behind the last.
+    template <class Char>
+    static u8* to_utf8(const Char* s, std::size_t n, u8* out) {
+        u32 surrogates = 0;
+        for (std::size_t i = 0; i < n;) {
+            for (; i + 16 <= n && sixteen_ascii(s + i, out); i += 16, out += 16) {}
+            for (const std::size_t stop = std::min(n, i + 16); i < stop; ++i) {
+                const u32 c = s[i];
+                const u32 two = 0x80C0 | c >> 6 | (c & 0x3F) << 8;
+                const u32 three = 0x8080E0 | c >> 12 | (c >> 6 & 0x3F) << 8 | (c & 0x3F) << 16;
+                const u32 four = 0x808080F0 | c >> 18 | (c >> 12 & 0x3F) << 8 | (c >> 6 & 0x3F) << 16 | (c & 0x3F) << 24;
+                const u32 from_two = c >= 0x80, from_three = c >= 0x800, from_four = c >= 0x10000;
+                u32 bytes = c ^ ((c ^ two) & (0 - from_two));
+                if constexpr (sizeof(Char) > 1) bytes ^= (two ^ three) & (0 - from_three);
+                if constexpr (sizeof(Char) > 2) bytes ^= (three ^ four) & (0 - from_four);
+                std::memcpy(out, &bytes, 4);
+                out += 1 + from_two + from_three + from_four;
+                surrogates |= c - 0xD800 < 0x800;
             }
-#endif
-            for (const std::size_t stop = std::min(n, i + 16); i < stop; ++i) out = encode_utf8_char(s[i], out);
         }
+        if (surrogates) throw BadText();
         return out;
     }
-    static u8* to_utf8(const u32* s, std::size_t n, u8* out) {
-        for (std::size_t i = 0; i < n; ++i) out = encode_utf8_char(s[i], out);
-        return out;
+
+    // Copies sixteen characters if all are ASCII.
+#ifdef __SSE2__
+    static bool all_zero(__m128i bits) { return _mm_movemask_epi8(_mm_cmpeq_epi16(bits, _mm_setzero_si128())) == 0xFFFF; }
+    static bool sixteen_ascii(const u8* s, u8* out) {
+        const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s));
+        if (_mm_movemask_epi8(all)) return false;
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out), all);
+        return true;
     }
-    static u8* encode_utf8_char(u32 c, u8* out) {
-        if (c - 0xD800 < 0x800) throw BadText();  // a lone surrogate
-        return minigpt::encode_utf8(c, out);
+    static bool sixteen_ascii(const u16* s, u8* out) {
+        const auto* from = reinterpret_cast<const __m128i*>(s);
+        const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
+        if (!all_zero(_mm_and_si128(_mm_or_si128(a, b), _mm_set1_epi16(static_cast<short>(0xFF80))))) return false;
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(a, b));
+        return true;
     }
+    static bool sixteen_ascii(const u32* s, u8* out) {
+        const auto* from = reinterpret_cast<const __m128i*>(s);
+        const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1), c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3);
+        const __m128i all = _mm_or_si128(_mm_or_si128(a, b), _mm_or_si128(c, d));
+        if (!all_zero(_mm_and_si128(all, _mm_set1_epi32(~0x7F)))) return false;
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d)));
+        return true;
+    }
+#else
+    template <class Char>
+    static bool sixteen_ascii(const Char*, u8*) {
+        return false;
+    }
+#endif
 };
 
 }  // namespace minigpt

@@ -47,8 +47,8 @@ class Encoder {
         std::unique_ptr<Worker<Id>> worker_;
     };
 
-    template <class Check>
-    static void encode(Worker<Id>& worker, const Text& text, Ids<Id>& out, Check go_on) {
+    template <class Out, class Check>
+    static void encode(Worker<Id>& worker, const Text& text, Out& out, Check go_on) {
         switch (text.width) {
             case 0: return worker.encode_utf8(static_cast<const u8*>(text.data), text.length, out, go_on);
             case 1: return worker.encode_characters(static_cast<const u8*>(text.data), text.length, out, go_on);
@@ -58,7 +58,8 @@ class Encoder {
     }
 
     // The same where it may take long: a piece of any length asks too. It ends early if told to stop.
-    static void encode_long(Worker<Id>& worker, const Text& text, Ids<Id>& out, const GoOn& go_on) {
+    template <class Out>
+    static void encode_long(Worker<Id>& worker, const Text& text, Out& out, const GoOn& go_on) {
         const typename Worker<Id>::Asking asking(worker, go_on);
         try {
             encode(worker, text, out, std::cref(go_on));
@@ -80,24 +81,23 @@ class Encoder {
         counts.assign(texts.size(), 0);
         bad = kValid;
         const auto threads = static_cast<unsigned>(workers.size());
+        const std::size_t size = total(texts);
+        out.expect_text(size);
         if (threads == 1) return encode_some(*workers[0], texts, 0, texts.size(), out, counts, bad, go_on);
         std::vector<std::size_t> borders{0};
         std::size_t seen = 0;
-        const std::size_t size = total(texts);
         for (std::size_t i = 0; i < texts.size(); ++i) {
             seen += texts[i].length;
             if (borders.size() < threads && seen * threads >= size * borders.size()) borders.push_back(i + 1);
         }
         borders.resize(threads + 1, texts.size());
-        std::vector<Ids<Id>> parts(threads);
+        std::vector<Ids<Id>> parts(threads);  // the first has nothing: that thread writes where all will be
         std::vector<std::size_t> bads(threads, kValid);
         share(threads, go_on, [&](unsigned t, const GoOn& ask) {
-            encode_some(*workers[t], texts, borders[t], borders[t + 1], parts[t], counts, bads[t], ask);
+            if (t) parts[t].expect_text(size / threads);
+            encode_some(*workers[t], texts, borders[t], borders[t + 1], t ? parts[t] : out, counts, bads[t], ask);
         });
         for (const std::size_t one : bads) bad = std::min(bad, one);
-        std::size_t ids = 0;
-        for (const auto& part : parts) ids += part.size();
-        out.reserve_more(ids);
         for (const auto& part : parts) out.append(part.data(), part.size());
     }
 

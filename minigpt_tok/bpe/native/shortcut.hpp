@@ -72,7 +72,7 @@ struct Shortcut {
     static py::object make(const py::object& owner, const py::object& slow) {
         static PyMethodDef method = {"encode", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call)),
                                      METH_FASTCALL | METH_KEYWORDS,
-                                     "encode(text, *, allowed_special=(), disallowed_special=())\n--\n\n"
+                                     "encode(text, *, allowed_special=(), disallowed_special=(), add_special_tokens=False)\n--\n\n"
                                      "The ids of a text; see Tokenizer.encode."};
         const auto object = py::reinterpret_steal<py::object>(PyType_GenericAlloc(type(), 0));
         if (!object) throw py::error_already_set();

@@ -40,9 +40,9 @@ class Splitter {
 
     PatternChoice choice() const { return choice_; }
 
-    static constexpr std::size_t kLookahead = 8;  // bytes beyond a piece that may decide its end, runs apart
+    static constexpr std::size_t kLookahead = 16;  // bytes beyond a piece that may decide its end, runs apart, or be read
 
-    // Piece ends in text[0, n), ascending, into `ends` (room for n). `last`: nothing follows, so the last end is n.
+    // Piece ends in text[0, n), ascending, into `ends` (room for n + kPlacesRoom). `last`: nothing follows, so the last end is n.
     // Otherwise only ends that what follows cannot change are given; text after the last of them is for the next window.
     std::size_t cut(const u8* s, std::size_t n, bool last, u32* ends) {
         if (n == 0) return 0;
@@ -52,7 +52,8 @@ class Splitter {
             return 1;
         }
         maps_.fill(s, n, choice_.pattern == Pattern::o200k);
-        if (choice_.pattern == Pattern::gpt2 && !maps_.wide_space) return cut_gpt2(s, n, last, ends);
+        if (choice_.pattern == Pattern::gpt2) return cut_gpt2(s, n, last, ends);
+        if (choice_.pattern == Pattern::digits || choice_.pattern == Pattern::cl100k) return cut_digits(s, n, last, ends);
         return cut_by_piece(s, n, last, ends);
     }
 
@@ -64,33 +65,37 @@ class Splitter {
     Bitmaps maps_;
     std::vector<u64> bounds_;
 
-    // ---- gpt2, a word of bitmap at a time -------------------------------------------------------------------------
+    // ---- a word of bitmap at a time -------------------------------------------------------------------------------
+
+    // A bitmap word by word: the word, and the bits of the byte before each byte.
+    struct Walk {
+        const u64* word;
+        u64 now = 0, before = 0;
+        explicit Walk(const std::vector<u64>& map) : word(map.data()) {}
+        void step(std::size_t i) {
+            const u64 last = now;
+            now = word[i];
+            before = now << 1 | last >> 63;
+        }
+    };
 
     std::size_t cut_gpt2(const u8* s, std::size_t n, bool last, u32* ends) {
-        const std::size_t words = (n + 63) / 64;
-        if (bounds_.size() < words + 1) bounds_.resize(words + 1);
-        bounds_[words] = 0;
-        const u64 *L = maps_.letter.data(), *N = maps_.number.data(), *W = maps_.space.data(), *O = maps_.other.data(),
-                  *B = maps_.blank.data(), *A = maps_.apostrophe.data();
-        u64 l = 0, d = 0, w = 0, o = 0, b = 0;  // of the word before, for its last bit
+        const std::size_t words = begin_bounds(n);
+        Walk l(maps_.letter), d(maps_.number), w(maps_.space), o(maps_.other), b(maps_.blank);
         for (std::size_t i = 0; i < words; ++i) {
-            // The class of the byte before each byte.
-            const u64 pl = L[i] << 1 | l >> 63, pd = N[i] << 1 | d >> 63, pw = W[i] << 1 | w >> 63, po = O[i] << 1 | o >> 63,
-                      pb = B[i] << 1 | b >> 63;
-            const u64 exists = L[i] | N[i] | W[i] | O[i];
-            const u64 full = L[i + 1] | N[i + 1] | O[i + 1];
-            const u64 black = exists & ~W[i];  // not white space
-            const u64 next_black = black >> 1 | full << 63;
-            const u64 same = (L[i] & pl) | (N[i] & pd) | (O[i] & po);
-            bounds_[i] = (black & ~pw & ~same)      // another class
-                         | (W[i] & ~pw)             // white space after a word
-                         | (black & pw & ~pb)       // a word after white space that is no blank: a blank leads the word
-                         | (W[i] & pw & next_black);  // white space gives up its last character before a word
-            l = L[i], d = N[i], w = W[i], o = O[i], b = B[i];
+            for (Walk* walk : {&l, &d, &w, &o, &b}) walk->step(i);
+            const u64 black = l.now | d.now | o.now;  // no white space
+            const u64 next_black = black >> 1 | (l.word[i + 1] | d.word[i + 1] | o.word[i + 1]) << 63;
+            const u64 same = (l.now & l.before) | (d.now & d.before) | (o.now & o.before);
+            bounds_[i] = (black & ~w.before & ~same)           // another class
+                         | (w.now & ~w.before)                 // white space after a word
+                         | (black & w.before & ~b.before)      // a word after white space that is no blank: a blank leads it
+                         | (w.now & w.before & next_black);    // white space gives up its last character before a word
         }
+        if (maps_.wide_space) give_up_whole_characters(words);
         // Contractions begin at an apostrophe that begins a piece, and end two or three bytes later.
         for (std::size_t i = 0; i < words; ++i) {
-            for (u64 starts = A[i] & bounds_[i]; starts; starts &= starts - 1) {
+            for (u64 starts = maps_.apostrophe[i] & bounds_[i]; starts; starts &= starts - 1) {
                 const std::size_t p = i * 64 + static_cast<std::size_t>(std::countr_zero(starts));
                 if (const unsigned length = contraction(s, p, n)) {
                     set_bound(p + 1, false);
@@ -98,17 +103,121 @@ class Splitter {
                 }
             }
         }
-        bounds_[0] &= ~u64{1};
-        const std::size_t limit = last ? n : n > kLookahead ? n - kLookahead : 0;
-        std::size_t count = 0;
-        for (std::size_t i = 0; i < words && i * 64 < limit; ++i) {
-            const u32 base = static_cast<u32>(i * 64);
-            for (u64 bits = bounds_[i]; bits; bits &= bits - 1)
-                ends[count++] = base + static_cast<u32>(std::countr_zero(bits));
+        return collect(words, n, last ? n : decided(n), last, ends);
+    }
+
+    // cl100k, and those that differ from it in how many numbers make a piece, and in white space at the end of a text.
+    std::size_t cut_digits(const u8* s, std::size_t n, bool last, u32* ends) {
+        const std::size_t words = begin_bounds(n);
+        Walk l(maps_.letter), d(maps_.number), w(maps_.space), o(maps_.other), b(maps_.blank), nl(maps_.newline),
+            c(maps_.continuation);
+        u64 lone = 0;  // first characters of runs of others, where no blank goes before
+        u64 numbers = 0;
+        for (std::size_t i = 0; i < words; ++i) {
+            for (Walk* walk : {&l, &d, &w, &o, &b, &nl, &c}) walk->step(i);
+            const u64 black = l.now | d.now | o.now;
+            const u64 next_black = black >> 1 | (l.word[i + 1] | d.word[i + 1] | o.word[i + 1]) << 63;
+            const u64 carried = lone >> 63;
+            lone = o.now & ~o.before & ~b.before;
+            if (c.now)
+                for (int byte = 1; byte < 4; ++byte) lone |= (lone << 1 | carried) & c.now & o.now;
+            const u64 led = l.now & (lone << 1 | carried);  // letters that such a character, being alone, leads
+            const u64 tab = w.now & ~nl.now, tab_before = w.before & ~nl.before;  // white space that ends no line
+            u64 bounds = (d.now & (l.before | o.before | tab_before)) | (l.now & d.before) | (l.now & o.before & ~led) |
+                         (o.now & (l.before | d.before | (tab_before & ~b.before)))  // a blank leads others, a tab does not
+                         | (black & nl.before)
+                         | (w.now & ~w.before & ~(nl.now & o.before))  // line ends belong to the others before them
+                         | (tab & nl.before)                           // after a line's end, if it is the last: see below
+                         | (tab & next_black);                         // white space gives up its last character
+            if (choice_.digits == 1) bounds |= d.now & ~c.now;
+            bounds_[i] = bounds;
+            join_lines(i, nl.now & tab_before);
+            numbers |= d.now & d.before;
         }
-        while (count && ends[count - 1] > limit) --count;
-        if (last) ends[count++] = static_cast<u32>(n);
+        if (maps_.wide_space) give_up_whole_characters(words);
+        if (choice_.digits > 1 && numbers) cut_numbers(words);
+        bounds_[0] |= 1;
+        for (std::size_t i = 0; i < words; ++i) {
+            for (u64 starts = maps_.apostrophe[i] & bounds_[i]; starts; starts &= starts - 1) {
+                const std::size_t p = i * 64 + static_cast<std::size_t>(std::countr_zero(starts));
+                if (const unsigned length = any_case_contraction(s, p, n); length && p + length < n) set_bound(p + length, true);
+            }
+        }
+        // White space at the end is not decided, or has rules of its own.
+        std::size_t end = n;
+        while (end && bit(maps_.space, end - 1)) --end;
+        if (!last) return collect(words, n, std::min(decided(n), end), false, ends);
+        std::size_t count = collect(words, n, end, false, ends);
+        s_ = s, n_ = n;
+        for (std::size_t p = count ? ends[count - 1] : 0; p < n; p = ends[count - 1])
+            ends[count++] = static_cast<u32>(digits(p, choice_.pattern == Pattern::cl100k));
         return count;
+    }
+
+    std::size_t begin_bounds(std::size_t n) {
+        const std::size_t words = (n + 63) / 64;
+        if (bounds_.size() < words + 1) bounds_.resize(words + 1);
+        bounds_[words] = 0;
+        return words;
+    }
+
+    // How far bounds depend on nothing behind the window (runs of white space apart).
+    static std::size_t decided(std::size_t n) { return n > kLookahead ? n - kLookahead : 0; }
+
+    // The bounds up to `limit`, and the text's end where it is the last of them.
+    std::size_t collect(std::size_t words, std::size_t n, std::size_t limit, bool with_end, u32* ends) {
+        bounds_[0] &= ~u64{1};
+        std::size_t count = 0;
+        for (std::size_t i = 0; i < words && i * 64 <= limit; ++i)
+            count += write_places(bounds_[i], static_cast<u32>(i * 64), ends + count);
+        while (count && ends[count - 1] > limit) --count;
+        if (with_end) ends[count++] = static_cast<u32>(n);
+        return count;
+    }
+
+    // Bounds were set at the last byte of white space; they belong at the start of its last character.
+    void give_up_whole_characters(std::size_t words) {
+        for (std::size_t i = 0; i < words; ++i)
+            for (u64 wrong = bounds_[i] & maps_.continuation[i]; wrong; wrong &= wrong - 1) {
+                std::size_t p = i * 64 + static_cast<std::size_t>(std::countr_zero(wrong));
+                set_bound(p, false);
+                do --p;
+                while (bit(maps_.continuation, p));
+                set_bound(p, true);
+            }
+    }
+
+    // Runs of numbers have a bound after every few of them.
+    void cut_numbers(std::size_t words) {
+        const unsigned most = choice_.digits;
+        u64 before = 0, found_before = 0;
+        for (std::size_t i = 0; i < words; ++i) {
+            const u64 now = maps_.number[i];
+            u64 found = now;  // bytes with at least `most` bytes of numbers right before them
+            for (unsigned k = 1; k <= most; ++k) found &= now << k | before >> (64 - k);
+            for (u64 starts = found & ~(found << 1 | found_before >> 63); starts; starts &= starts - 1) {
+                std::size_t p = i * 64 + static_cast<std::size_t>(std::countr_zero(starts)) - most;
+                const std::size_t end = run_end(maps_.number, p);
+                for (unsigned k = 0; p < end; ++k) {
+                    if (k && k % most == 0) set_bound(p, true);
+                    do ++p;
+                    while (bit(maps_.continuation, p));
+                }
+            }
+            before = now, found_before = found;
+        }
+    }
+
+    // White space up to its last line end is one piece: the bound after an earlier one goes, unless that line end belongs to
+    // the others before it. `ends` has the line ends of a word that come after other white space.
+    void join_lines(std::size_t word, u64 ends) {
+        for (; ends; ends &= ends - 1) {
+            std::size_t p = word * 64 + static_cast<std::size_t>(std::countr_zero(ends));
+            while (p && bit(maps_.space, p - 1) && !bit(maps_.newline, p - 1)) --p;
+            std::size_t q = p;
+            while (q && bit(maps_.newline, q - 1)) --q;
+            if (q < p && !(q && bit(maps_.other, q - 1))) set_bound(p, false);
+        }
     }
 
     void set_bound(std::size_t p, bool on) {

@@ -33,27 +33,32 @@ enum Class : u8 {
     kNotCapital = 16  // Ll, Lm, Lo, M*
 };
 
-// Code point -> flags, in two stages: blocks of 128 code points, equal blocks stored once.
+// Code point -> flags: a plain table for the first plane, two stages beyond (blocks of 128 code points, equal ones stored once).
 class ClassTable {
    public:
     void assign(const std::vector<u8>& flags) {  // one entry for each of 0x110000 code points
+        plane_.assign(flags.begin(), flags.begin() + kPlane);
         blocks_.clear();
         for (std::size_t block = 0; block < kBlocks; ++block) {
-            const u8* entries = flags.data() + block * kBlock;
+            const u8* entries = flags.data() + kPlane + block * kBlock;
             std::size_t at = 0;
             while (at < blocks_.size() && std::memcmp(blocks_.data() + at, entries, kBlock) != 0) at += kBlock;
             if (at == blocks_.size()) blocks_.insert(blocks_.end(), entries, entries + kBlock);
             index_[block] = static_cast<u32>(at);
         }
     }
-    u8 operator[](u32 code_point) const { return blocks_[index_[code_point >> kShift] + (code_point & (kBlock - 1))]; }
+    u8 operator[](u32 code_point) const {
+        if (code_point < kPlane) return plane_[code_point];
+        return blocks_[index_[(code_point - kPlane) >> kShift] + (code_point & (kBlock - 1))];
+    }
 
    private:
     static constexpr unsigned kShift = 7;
-    static constexpr std::size_t kBlock = 1 << kShift;
-    static constexpr std::size_t kBlocks = 0x110000 >> kShift;
+    static constexpr std::size_t kBlock = 1 << kShift, kPlane = 0x10000;
+    static constexpr std::size_t kBlocks = (0x110000 - kPlane) >> kShift;
+    std::vector<u8> plane_ = std::vector<u8>(kPlane);
     std::array<u32, kBlocks> index_{};
-    std::vector<u8> blocks_;
+    std::vector<u8> blocks_ = std::vector<u8>(kBlock);
 };
 
 inline ClassTable& classes() {
@@ -72,25 +77,6 @@ inline u32 decode_utf8(const u8* s) {
     if (s[0] < 0xE0) return (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
     if (s[0] < 0xF0) return (s[0] & 0x0Fu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
     return (s[0] & 0x07u) << 18 | (s[1] & 0x3Fu) << 12 | (s[2] & 0x3Fu) << 6 | (s[3] & 0x3Fu);
-}
-
-inline u8* encode_utf8(u32 c, u8* out) {
-    if (c < 0x80) {
-        *out++ = static_cast<u8>(c);
-    } else if (c < 0x800) {
-        *out++ = static_cast<u8>(0xC0 | c >> 6);
-        *out++ = static_cast<u8>(0x80 | (c & 0x3F));
-    } else if (c < 0x10000) {
-        *out++ = static_cast<u8>(0xE0 | c >> 12);
-        *out++ = static_cast<u8>(0x80 | (c >> 6 & 0x3F));
-        *out++ = static_cast<u8>(0x80 | (c & 0x3F));
-    } else {
-        *out++ = static_cast<u8>(0xF0 | c >> 18);
-        *out++ = static_cast<u8>(0x80 | (c >> 12 & 0x3F));
-        *out++ = static_cast<u8>(0x80 | (c >> 6 & 0x3F));
-        *out++ = static_cast<u8>(0x80 | (c & 0x3F));
-    }
-    return out;
 }
 
 constexpr std::size_t kValid = static_cast<std::size_t>(-1);

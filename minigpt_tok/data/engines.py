@@ -1,0 +1,366 @@
+"""Who encodes: this process, its threads, local processes, or any executor of `concurrent.futures`, as of a Dask cluster.
+
+All give the batches back in the order in which they went in, so nobody can see in a result who made it. Whoever
+encodes gets UTF-8 and gives ids; reading, hashing and writing stay in the process that asked.
+
+A local process that dies (or is killed, where memory is short) costs the batches that it and its siblings had: the pool
+is started anew and these are done again. Clusters do so themselves.
+"""
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import warnings
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from functools import cached_property
+from types import FrameType, TracebackType
+from typing import NamedTuple
+
+import numpy as np
+
+from minigpt_tok.bpe.fast import cores
+from minigpt_tok.data.documents import Raw
+from minigpt_tok.errors import (
+    DataError,
+    MiniGPTTokError,
+    MissingDependencyError,
+    TokenizerError,
+    TokenizerMismatchError,
+)
+from minigpt_tok.tokenizer import Tokenizer
+
+BATCH_BYTES = 1 << 20  # of text; a batch ends with the document that reaches it
+_INLINE_SECONDS = 1.0  # about what starting processes takes; so long it is tried here first
+_THREADED_BATCH = 2 << 20  # bytes for each core, which the compiled encoder shares among its threads
+_RESTARTS = 3  # of a pool that has worked, without a batch done in between
+_CONNECT = 10  # seconds in which a scheduler must answer
+_WAIT_FOR_WORKERS = 60  # seconds until a cluster must have one
+
+
+class EncodedBatch(NamedTuple):
+    """The documents of a batch as ids."""
+
+    ids: np.ndarray  # (n_tokens,), of the tokenizer's dtype, separators included
+    lengths: np.ndarray  # int64 (n_documents,), ids of each document
+
+
+class Batch(NamedTuple):
+    """Documents that are encoded together."""
+
+    first: int  # the number of the first of them
+    documents: list[Raw]
+    n_bytes: int
+
+
+def encode_batch(
+    kind: type[Tokenizer], form: bytes, fingerprint: str, separator_id: int | None, raws: list[bytes]
+) -> EncodedBatch:
+    """What a worker does: encode texts (UTF-8) with the tokenizer of this class and JSON form, compressed by zlib.
+
+    The tokenizer is made once in each worker.
+    """
+    return encode_texts(_rebuilt(kind, form, fingerprint), separator_id, [raw.decode("utf-8") for raw in raws])
+
+
+def encode_texts(tokenizer: Tokenizer, separator_id: int | None, texts: list[str]) -> EncodedBatch:
+    """The ids of texts, each followed by the separator, if there is one."""
+    ids, offsets = tokenizer.encode_batch_to_numpy(texts)
+    lengths = np.diff(offsets)
+    if separator_id is not None:
+        ids = _with_separators(ids, offsets, separator_id)
+        lengths = lengths + 1
+    return EncodedBatch(ids, lengths)
+
+
+def _with_separators(ids: np.ndarray, offsets: np.ndarray, separator_id: int) -> np.ndarray:
+    """`np.insert(ids, offsets[1:], separator_id)`; for long documents by copying each, at a third of the cost."""
+    if len(ids) < 256 * len(offsets):
+        return np.insert(ids, offsets[1:], separator_id)
+    longer = np.empty(len(ids) + len(offsets) - 1, dtype=ids.dtype)
+    start = 0
+    for n, end in enumerate(offsets[1:].tolist()):
+        longer[start + n : end + n] = ids[start:end]
+        longer[end + n] = separator_id
+        start = end
+    return longer
+
+
+_tokenizers: dict[str, Tokenizer] = {}  # of a worker, by fingerprint
+
+
+def _rebuilt(kind: type[Tokenizer], form: bytes, fingerprint: str) -> Tokenizer:
+    if fingerprint not in _tokenizers:
+        tokenizer = kind.from_json(zlib.decompress(form).decode("utf-8"))
+        if tokenizer.fingerprint != fingerprint:
+            raise TokenizerMismatchError(
+                f"the tokenizer {fingerprint} is {tokenizer.fingerprint} in a worker; do all machines have the same "
+                "version of this package?"
+            )
+        _tokenizers.clear()
+        _tokenizers[fingerprint] = tokenizer
+    return _tokenizers[fingerprint]
+
+
+class Engine:
+    """Encodes batches with one set of workers, which starts when there is enough to do."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        separator_id: int | None,
+        workers: int | None,
+        executor: Executor | None,
+        size_bytes: int | None,
+    ) -> None:
+        """Choose who encodes.
+
+        Args:
+            tokenizer, separator_id: for all batches.
+            workers: local processes, 1 for this process alone; with an executor, how many it has. `None`: threads of
+                this process where the compiled encoder does the work, else as many processes as there are cores.
+            executor: instead of local workers.
+            size_bytes: about how much text there is, if known.
+        """
+        self._tokenizer = tokenizer
+        self._separator_id = separator_id
+        self._executor = executor
+        self._pool: Executor | None = None  # our own processes
+        self._thread: Executor | None = None
+        self._threaded = workers is None and executor is None and tokenizer.encodes_in_threads
+        self._workers = workers or cores()
+        self._restarts = _RESTARTS
+        self._has_worked = False
+        self._size_bytes = size_bytes
+        self._done_bytes = 0
+        self._started = time.monotonic()
+
+    @property
+    def batch_bytes(self) -> int:
+        """How much text to put into a batch."""
+        return max(BATCH_BYTES, _THREADED_BATCH * cores()) if self._threaded and BATCH_BYTES >= 1 << 20 else BATCH_BYTES
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            if kind is not None:
+                _end_workers(self._pool)
+            self._pool.shutdown()
+
+    def encode(self, batches: Iterator[Batch], name: str) -> Iterator[tuple[Batch, EncodedBatch]]:
+        """Each batch with its ids, in order. `name` says in errors whose documents these are."""
+        waiting: deque[tuple[Batch, Future[EncodedBatch]]] = deque()
+        try:
+            for batch in batches:
+                here = self._is_here()
+                waiting.append((batch, self._here(batch) if here else self._submit(batch)))
+                if here or len(waiting) >= self._in_flight:
+                    yield self._next(waiting, name)
+            while waiting:
+                yield self._next(waiting, name)
+        finally:
+            if self._executor is not None:  # our own workers are ended instead
+                for _, future in waiting:
+                    future.cancel()
+
+    @property
+    def _in_flight(self) -> int:
+        return 2 if self._threaded else 2 * self._workers
+
+    def _next(self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]], name: str) -> tuple[Batch, EncodedBatch]:
+        while True:
+            batch, future = waiting[0]
+            try:
+                encoded = future.result()
+            except TokenizerMismatchError:
+                raise
+            except TokenizerError as error:
+                raise TokenizerError(f"{name}, in the documents from {batch.first} on: {error}") from error
+            except MiniGPTTokError:
+                raise
+            except concurrent.futures.BrokenExecutor as error:
+                self._start_again(waiting, name, error)
+                continue
+            except Exception as error:
+                if self._executor is None:
+                    raise
+                raise DataError(
+                    f"{name}: the workers could not encode the documents from {batch.first} on ({type(error).__name__}: "
+                    f"{error}). Look into their logs; what is finished is kept, and the same call goes on from there"
+                ) from error
+            waiting.popleft()
+            self._has_worked, self._restarts = True, _RESTARTS
+            self._done_bytes += batch.n_bytes
+            return batch, encoded
+
+    def _start_again(
+        self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]], name: str, error: concurrent.futures.BrokenExecutor
+    ) -> None:
+        """A worker died: do all that is waiting again, if there is hope."""
+        if self._pool is None or not self._has_worked or self._restarts == 0:
+            raise DataError(
+                f"{name}: the processes that encode could not run, or one was killed ({error}). In a script, call "
+                'encode_corpus under `if __name__ == "__main__":`; if memory ran out, use fewer workers; workers=1 needs '
+                "none"
+            ) from error
+        self._restarts -= 1
+        self._pool.shutdown()
+        self._pool = None
+        batches = [batch for batch, _ in waiting]
+        waiting.clear()
+        waiting.extend((batch, self._submit(batch)) for batch in batches)
+
+    def _is_here(self) -> bool:
+        if self._executor is not None or self._pool is not None or self._threaded:
+            return False
+        return self._workers == 1 or not self._is_long()
+
+    def _is_long(self) -> bool:
+        """Whether, by the pace so far, what is left takes longer than starting processes does."""
+        spent = time.monotonic() - self._started
+        if spent < _INLINE_SECONDS or self._size_bytes is None or not self._done_bytes:
+            return spent >= _INLINE_SECONDS
+        return spent / self._done_bytes * (self._size_bytes - self._done_bytes) > 2 * _INLINE_SECONDS
+
+    def _here(self, batch: Batch) -> "Future[EncodedBatch]":
+        future: Future[EncodedBatch] = Future()
+        try:
+            future.set_result(self._encode(batch))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def _encode(self, batch: Batch) -> EncodedBatch:
+        return encode_texts(self._tokenizer, self._separator_id, [text for text, _ in batch.documents])
+
+    def _submit(self, batch: Batch) -> "Future[EncodedBatch]":
+        if self._threaded:
+            if self._thread is None:
+                self._thread = concurrent.futures.ThreadPoolExecutor(1, "minigpt-tok-encode")
+            return self._thread.submit(self._encode, batch)
+        raws = [raw for _, raw in batch.documents]
+        arguments = type(self._tokenizer), self._form, self._tokenizer.fingerprint, self._separator_id, raws
+        if self._executor is not None:
+            return self._executor.submit(encode_batch, *arguments)
+        if self._pool is None:
+            self._pool = local_processes(self._workers)
+        with _interrupts_held_back():
+            try:
+                return self._pool.submit(encode_batch, *arguments)
+            except concurrent.futures.BrokenExecutor as error:  # found out here, dealt with where results are asked for
+                broken: Future[EncodedBatch] = Future()
+                broken.set_exception(error)
+                return broken
+
+    @cached_property
+    def _form(self) -> bytes:
+        return zlib.compress(self._tokenizer.to_json().encode("utf-8"))
+
+
+# A cluster
+
+
+@contextlib.contextmanager
+def dask_executor(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
+    """(executor, number of threads) of a Dask cluster; without an address, of one on this machine that ends afterwards.
+
+    Raises:
+        MissingDependencyError: Dask is not installed.
+        DataError: there is no scheduler at that address, or it has no workers.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise MissingDependencyError(
+            "the engine dask needs dask and distributed, which are not installed: pip install 'minigpt-tok[dask]'"
+        ) from None
+    try:
+        if scheduler is None:
+            client = distributed.Client(
+                n_workers=cores(), threads_per_worker=1, processes=True, dashboard_address=None, set_as_default=False
+            )
+        else:
+            client = distributed.Client(scheduler, timeout=_CONNECT, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(
+            f"{scheduler}: no Dask scheduler answers there ({type(error).__name__}: {error}). Start one with `dask scheduler` "
+            "and give the address that it prints, or give none for a cluster on this machine"
+        ) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_WAIT_FOR_WORKERS)
+        except (TimeoutError, OSError) as error:
+            raise DataError(
+                f"{scheduler}: the Dask cluster has no workers after {_WAIT_FOR_WORKERS} s; start some with `dask worker "
+                f"{scheduler}`"
+            ) from error
+        threads = sum(client.nthreads().values())
+        yield client.get_executor(pure=False), threads
+
+
+# Local processes
+
+
+def local_processes(workers: int) -> Executor:
+    """Fresh processes (not forked: the parent may have threads), which end with this one."""
+    return concurrent.futures.ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker
+    )
+
+
+def _end_workers(executor: Executor) -> None:
+    """At once, whatever they are doing; otherwise Python, when it ends, waits for the batches in work.
+
+    Their futures fail then. They must not be cancelled before: the pool's own thread stumbles over that (Python 3.11), and
+    what it leaves undone may hold up the end of this process for ever.
+    """
+    for process in list((getattr(executor, "_processes", None) or {}).values()):
+        process.kill()
+
+
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Let Ctrl-C wait while processes start: a pool left in the middle of that never ends, and processes that are
+    interrupted before `_start_worker` say so at length. These begin with the signal mask of this thread.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield  # Ctrl-C ends up elsewhere
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda *received: came.append(received))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
+    try:
+        yield
+    finally:
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+        if came and callable(before):
+            before(*came[0])
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
+    warnings.simplefilter("ignore")  # what there is to say of the tokenizer, the parent has said
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot tell its workers to stop, and they would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

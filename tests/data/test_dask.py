@@ -1,0 +1,79 @@
+"""A Dask cluster on this machine; skips where Dask is not installed."""
+
+import os
+import signal
+
+import pytest
+
+from minigpt_tok.data import engines, shards
+from minigpt_tok.data.encode import encode_corpus
+from minigpt_tok.data.engines import dask_executor
+from minigpt_tok.errors import DataError
+
+distributed = pytest.importorskip("distributed", reason="needs dask and distributed (extra dask)")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=False
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    monkeypatch.setattr(engines, "BATCH_BYTES", 20_000)
+    monkeypatch.setattr(shards, "SHARD_BYTES", 100_000)
+
+
+TEXTS = [f"{n} some text to encode, naïvely, and {n * n} more " * (n % 40) for n in range(1, 1500)]
+
+
+def test_a_cluster_gives_the_same_bytes_though_a_worker_is_killed_midway(tmp_path, tokenizer, cluster, record_property):
+    expected = encode_corpus(TEXTS, tokenizer, tmp_path / "here", workers=1)["train"].read_bytes()
+    with dask_executor(cluster.scheduler_address) as (executor, threads):
+        assert threads == 2
+        path = encode_corpus(TEXTS, tokenizer, tmp_path / "all", executor=executor, workers=threads)["train"]
+        assert path.read_bytes() == expected
+        killed = []
+
+        def kill_one(split, done, total):
+            if not killed and done > 500_000:
+                with distributed.Client(cluster, set_as_default=False) as client:
+                    processes = client.run(os.getpid)
+                killed.append(next(iter(processes.values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        path = encode_corpus(
+            TEXTS, tokenizer, tmp_path / "killed", executor=executor, workers=threads, progress=kill_one
+        )["train"]
+        assert len(killed) == 1
+        assert path.read_bytes() == expected
+    record_property("summary", "Dask: 2 workers, one killed midway, the same bytes")
+
+
+def test_a_scheduler_that_is_not_there_is_said(monkeypatch):
+    monkeypatch.setattr(engines, "_CONNECT", 0.5)
+    with (
+        pytest.raises(DataError, match=r"no Dask scheduler answers there"),
+        dask_executor("tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_the_command_encodes_on_a_cluster(tmp_path, tokenizer, cluster, monkeypatch, capsys):
+    from minigpt_tok.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    tokenizer.save("t.json")
+    (tmp_path / "a.txt").write_text("\n<|endoftext|>\n".join(TEXTS))
+    for out, options in (("here", []), ("there", ["--engine", "dask", "--scheduler", cluster.scheduler_address])):
+        monkeypatch.setattr(
+            "sys.argv", ["minigpt-tok", "encode", "a.txt", "-t", "t.json", "-o", out, "--json", *options]
+        )
+        with pytest.raises(SystemExit) as exit:
+            main()
+        assert exit.value.code in (None, 0)
+    for path in (tmp_path / "here").glob("*.safetensors"):
+        assert (tmp_path / "there" / path.name).read_bytes() == path.read_bytes()

@@ -1,0 +1,371 @@
+"""Killed, damaged and half-written: whatever happens on the way, the id file comes out the same."""
+
+import errno
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from minigpt_tok.data import encode, engines, shards
+from minigpt_tok.data.decode import decode_documents
+from minigpt_tok.data.encode import encode_corpus
+from minigpt_tok.data.id_file import IdFile, IdFileMetadata, read_metadata
+from minigpt_tok.data.shards import Shards, unfinished_folder
+from minigpt_tok.errors import DataError, TokenizerMismatchError
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    monkeypatch.setattr(engines, "BATCH_BYTES", 2_000)
+    monkeypatch.setattr(shards, "SHARD_BYTES", 20_000)
+
+
+@pytest.fixture(scope="module")
+def many_texts():
+    words = ["the", "cat", "sat", "na\u00efve", "\u65e5\u672c", "\n", "theory", "<|endoftext|>", "  "]
+    dice = random.Random(0)
+    return [" ".join(dice.choices(words, k=dice.randint(1, 400))) for _ in range(300)]
+
+
+@pytest.fixture
+def whole(tmp_path, tokenizer, many_texts):
+    """The file as one undisturbed run makes it."""
+    return encode_corpus(many_texts, tokenizer, tmp_path / "undisturbed", workers=1)["train"].read_bytes()
+
+
+class StopError(Exception):
+    pass
+
+
+def stopped_after(n_documents, texts):
+    class Texts:
+        def __iter__(self):
+            for n, text in enumerate(texts):
+                if n == n_documents:
+                    raise StopError
+                yield text
+
+    return Texts()
+
+
+def encoded_documents(monkeypatch):
+    """How many documents are encoded from here on."""
+    count = [0]
+    original = engines.encode_texts
+
+    def counting(tokenizer, separator_id, texts):
+        count[0] += len(texts)
+        return original(tokenizer, separator_id, texts)
+
+    monkeypatch.setattr(engines, "encode_texts", counting)
+    return count
+
+
+def test_shards_are_finished_one_by_one_and_only_the_rest_is_encoded_again(
+    tmp_path, tokenizer, many_texts, whole, monkeypatch, caplog
+):
+    out = tmp_path / "out"
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(200, many_texts), tokenizer, out, workers=1)
+    folder = unfinished_folder(out / "train.safetensors")
+    assert sorted(path.name for path in out.iterdir()) == [folder.name]
+    finished = len((folder / "journal").read_text().splitlines())
+    assert len(list(folder.glob("*.ids"))) == finished > 5
+    assert "finished shards are kept" in caplog.text
+    count = encoded_documents(monkeypatch)
+    path = encode_corpus(many_texts, tokenizer, out, workers=1)["train"]
+    assert path.read_bytes() == whole
+    assert 100 <= count[0] < 150
+    assert [left.name for left in out.iterdir()] == ["train.safetensors"]
+
+
+def test_another_text_is_noticed_in_its_shard_and_what_stands_before_it_is_kept(
+    tmp_path, tokenizer, many_texts, monkeypatch, caplog
+):
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(250, many_texts), tokenizer, tmp_path / "out", workers=1)
+    changed = [*many_texts[:150], "something else", *many_texts[151:]]
+    count = encoded_documents(monkeypatch)
+    path = encode_corpus(changed, tokenizer, tmp_path / "out", workers=1)["train"]
+    assert list(decode_documents(IdFile(path), tokenizer)) == changed
+    assert 150 <= count[0] < 180
+    assert "the text is another from shard" in caplog.text
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(250, many_texts), tokenizer, tmp_path / "shorter", workers=1)
+    path = encode_corpus(many_texts[:100], tokenizer, tmp_path / "shorter", workers=1)["train"]
+    assert list(decode_documents(IdFile(path), tokenizer)) == many_texts[:100]
+
+
+@pytest.mark.parametrize("name", ["000002.ids", "ends", "sizes", "journal", "plan.json"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "gone", "empty"])
+def test_what_is_damaged_meanwhile_is_made_again(tmp_path, tokenizer, many_texts, whole, name, damage):
+    out = tmp_path / "out"
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(200, many_texts), tokenizer, out, workers=1)
+    path = unfinished_folder(out / "train.safetensors") / name
+    raw = path.read_bytes()
+    middle = len(raw) // 2
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(
+            {
+                "flip": raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :],
+                "cut": raw[: middle + 1],
+                "empty": b"",
+            }[damage]
+        )
+    assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() == whole
+    assert not unfinished_folder(out / "train.safetensors").exists()
+
+
+@pytest.mark.parametrize("copied", [0, 1, 4])
+@pytest.mark.parametrize("then", ["same", "changed"])
+def test_a_run_that_stops_while_shards_are_laid_together_goes_on_there(
+    tmp_path, tokenizer, many_texts, whole, monkeypatch, copied, then
+):
+    out = tmp_path / "out"
+    left = [2 + copied]  # the index comes first
+    original = shards._copy
+
+    def copy(source, target, length):
+        if left[0] == 0:
+            original(source, target, length // 2)
+            target.flush()
+            raise StopError
+        left[0] -= 1
+        original(source, target, length)
+
+    monkeypatch.setattr(shards, "_copy", copy)
+    with pytest.raises(StopError):
+        encode_corpus(many_texts, tokenizer, out, workers=1)
+    folder = unfinished_folder(out / "train.safetensors")
+    assert (folder / "whole").exists()
+    assert ("000000.ids" in os.listdir(folder)) == (copied == 0)
+    monkeypatch.setattr(shards, "_copy", original)
+    count = encoded_documents(monkeypatch)
+    if then == "same":
+        assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() == whole
+        assert count[0] == 0
+    else:
+        changed = [*many_texts[:-30], "short"]
+        path = encode_corpus(changed, tokenizer, out, workers=1)["train"]
+        assert list(decode_documents(IdFile(path), tokenizer)) == changed
+        assert 0 < count[0] < 60
+    assert [path.name for path in out.iterdir()] == ["train.safetensors"]
+
+
+def test_the_disk_holds_the_ids_once_and_one_shard_twice(tmp_path, tokenizer, many_texts, monkeypatch):
+    most = 0
+    original = shards._copy
+    out = tmp_path / "out"
+
+    def copy(source, target, length):
+        nonlocal most
+        original(source, target, length)
+        target.flush()
+        most = max(most, sum(path.stat().st_size for path in out.rglob("*") if path.is_file()))
+
+    monkeypatch.setattr(shards, "_copy", copy)
+    path = encode_corpus(many_texts * 5, tokenizer, out, workers=1)["train"]
+    metadata = read_metadata(path)
+    assert metadata.n_tokens > 100_000
+    journal_and_index = 400 * (metadata.n_bytes // 20_000 + 1) + 16 * metadata.n_documents
+    assert most < path.stat().st_size + 2 * 20_000 + journal_and_index
+
+
+def test_another_tokenizers_unfinished_work_is_not_given_up_unasked(
+    tmp_path, tokenizer, other_tokenizer, many_texts, caplog
+):
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(200, many_texts), tokenizer, tmp_path, workers=1)
+    with pytest.raises(TokenizerMismatchError, match="--overwrite"):
+        encode_corpus(many_texts, other_tokenizer, tmp_path)
+    path = encode_corpus(many_texts, other_tokenizer, tmp_path, overwrite=True)["train"]
+    assert read_metadata(path).tokenizer_fingerprint == other_tokenizer.fingerprint
+    assert "begun anew" in caplog.text
+
+
+def test_two_runs_do_not_write_the_same_file(tmp_path, tokenizer, many_texts):
+    metadata = IdFileMetadata(
+        tokenizer_fingerprint="0" * 64, tokenizer_fingerprint_version=1, vocab_size=300, corpus="c", split="train"
+    )
+    path = tmp_path / "train.safetensors"
+    with Shards(path, metadata), pytest.raises(DataError, match="another run"), Shards(path, metadata):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_said_and_what_is_finished_is_kept(tmp_path, tokenizer, many_texts, whole, monkeypatch):
+    limit = [8]
+    end_shard = Shards._end_shard
+
+    def full(self):
+        limit[0] -= 1
+        if limit[0] == 0:
+            with self._clear_errors():
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        end_shard(self)
+
+    monkeypatch.setattr(Shards, "_end_shard", full)
+    with pytest.raises(DataError, match=r"No space left.*Free some space and run the same command again"):
+        encode_corpus(many_texts, tokenizer, tmp_path / "out", workers=1)
+    assert not list((tmp_path / "out").glob("*.safetensors"))
+    monkeypatch.setattr(Shards, "_end_shard", end_shard)
+    assert encode_corpus(many_texts, tokenizer, tmp_path / "out", workers=1)["train"].read_bytes() == whole
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE")
+def test_a_file_that_the_system_does_not_let_grow(tmp_path, tokenizer, many_texts):
+    """A real refusal by the system, at any place."""
+    tokenizer.save(tmp_path / "t.json")
+    (tmp_path / "run.py").write_text(
+        "import resource, signal, sys\n"
+        "from minigpt_tok import Tokenizer, encode_corpus\n"
+        "from minigpt_tok.data import engines, shards\n"
+        "from minigpt_tok.errors import DataError\n"
+        "engines.BATCH_BYTES, shards.SHARD_BYTES = 2000, 20000\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "tokenizer = Tokenizer.load('t.json')\n"
+        "texts = ['some text to encode ' * 30] * 1000\n"
+        "for limit in (500, 3000, 20000, 60000):\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))\n"
+        "    try:\n"
+        "        encode_corpus(texts, tokenizer, 'out', workers=1)\n"
+        "    except DataError as error:\n"
+        "        print('refused', error)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+        "encode_corpus(texts, tokenizer, 'out', workers=1)\n"
+        "encode_corpus(texts, tokenizer, 'again', workers=1)\n"
+    )
+    done = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("refused") == 4
+    assert (tmp_path / "out/train.safetensors").read_bytes() == (tmp_path / "again/train.safetensors").read_bytes()
+
+
+# Killed at random moments
+
+RUN = """
+import sys
+from minigpt_tok import Tokenizer, encode_corpus
+from minigpt_tok.data import engines, shards
+engines.BATCH_BYTES, engines._INLINE_SECONDS, shards.SHARD_BYTES = 20_000, 0.0, 100_000
+class Texts:
+    def __iter__(self):
+        for n in range(6_000):
+            yield f"{n} some text to encode, and {n * n} more " * (n % 70)
+if __name__ == "__main__":
+    workers = None if sys.argv[2] == "threads" else int(sys.argv[2])
+    print("ready", flush=True)
+    encode_corpus({"train": Texts(), "test": Texts()}, Tokenizer.load("t.json"), sys.argv[1], workers=workers)
+"""
+
+
+def killed_runs(tmp_path, tokenizer, kills, seed, modes):
+    """Kill runs again and again, each going on where the last was killed; (kills, finished encodings, shards kept)."""
+    tokenizer.save(tmp_path / "t.json")
+    (tmp_path / "run.py").write_text(RUN)
+
+    def start(out, workers):
+        return subprocess.Popen(
+            [sys.executable, "run.py", out, workers], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    begun = start("undisturbed", "1")
+    assert begun.stdout.readline() == b"ready\n"
+    started = time.monotonic()
+    assert begun.wait(300) == 0
+    begun.stdout.close()
+    seconds = time.monotonic() - started
+    expected = {path.name: path.read_bytes() for path in (tmp_path / "undisturbed").iterdir()}
+    assert set(expected) == {"train.safetensors", "test.safetensors"}
+    dice = random.Random(seed)
+    done = kept = rounds = 0
+    while done < kills:
+        rounds += 1
+        out = f"out{rounds}"
+        while True:
+            run = start(out, dice.choice(modes))
+            assert run.stdout.readline() == b"ready\n"
+            wait = dice.random() * seconds * 0.7 if done < kills else None
+            try:
+                run.wait(wait)
+            except subprocess.TimeoutExpired:
+                run.send_signal(signal.SIGKILL)
+            status = run.wait(300)
+            run.stdout.close()
+            for path in (tmp_path / out).glob("*.safetensors"):
+                assert path.read_bytes() == expected[path.name]  # under its final name it is whole, at every moment
+            if status == 0:
+                break
+            assert status == -signal.SIGKILL
+            done += 1
+            kept += sum(len(p.read_bytes().splitlines()) for p in (tmp_path / out).glob(".*/journal"))
+        assert {path.name: path.read_bytes() for path in (tmp_path / out).iterdir()} == expected
+        shutil.rmtree(tmp_path / out)
+    return done, rounds, kept
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_few_kills_change_no_byte(tmp_path, tokenizer, record_property):
+    done, rounds, kept = killed_runs(tmp_path, tokenizer, 3, seed=1, modes=["threads"])
+    assert kept > 0
+    record_property(
+        "summary", f"encode killed {done} times over {rounds} encodings, {kept} finished shards kept in all"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_fifty_kills_change_no_byte(tmp_path, tokenizer, record_property):
+    done, rounds, kept = killed_runs(tmp_path, tokenizer, 50, seed=2, modes=["threads", "1", "2", "3"])
+    assert done >= 50
+    record_property(
+        "summary", f"encode killed {done} times over {rounds} encodings, {kept} finished shards kept in all"
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_local_worker_that_is_killed_costs_only_its_batches(tmp_path, tokenizer, many_texts, monkeypatch):
+    monkeypatch.setattr(engines, "_INLINE_SECONDS", 0.0)
+    texts = many_texts * 5
+    expected = encode_corpus(texts, tokenizer, tmp_path / "one", workers=1)["train"].read_bytes()
+    pools = []
+    start = engines.local_processes
+    monkeypatch.setattr(engines, "local_processes", lambda workers: pools.append(start(workers)) or pools[-1])
+    killed = []
+
+    def kill_one(split, done, total):
+        if len(killed) < 2 and done > (1 + len(killed)) * 300_000:
+            process = next(iter(pools[-1]._processes.values()))
+            process.kill()
+            killed.append(process)
+
+    path = encode_corpus(texts, tokenizer, tmp_path / "two", workers=2, progress=kill_one)["train"]
+    assert len(killed) == 2
+    assert len(pools) == 3
+    assert path.read_bytes() == expected
+
+
+def test_batches_end_where_shards_do(many_texts):
+    from minigpt_tok.data.corpora import open_corpus
+
+    documents = open_corpus(many_texts).splits["train"]
+
+    def ends(batch_bytes):
+        size, found = 0, []
+        for batch in encode._batches(documents, batch_bytes, 20_000):
+            size += batch.n_bytes
+            if size >= 20_000:
+                found.append(batch.first + len(batch.documents))
+                size = 0
+        return found
+
+    assert ends(100) == ends(2_000) == ends(7_777) == ends(1_000_000)
+    assert len(ends(100)) > 5
