@@ -157,9 +157,10 @@ class BPETokenizer:
         return dict(self.tokenizer.special_tokens)
 
     @property
-    def pre_tokenizer(self) -> dict[str, Any]:
+    def pre_tokenizer(self) -> dict[str, Any] | None:
         """As `tokenizer.json` has it."""
-        return hf_json.pre_tokenizer_of(self.tokenizer.pattern)
+        model = self.tokenizer.model
+        return hf_json.write_pre_tokenizer(model.pattern, model.pipeline, model.normalizer)
 
     @property
     def vocab_size(self) -> int:

@@ -52,6 +52,7 @@ __all__ = [
     "save",
     "to_json",
     "vocab_and_merges",
+    "write_pre_tokenizer",
 ]
 
 OWN_VERSION = 1
