@@ -114,9 +114,10 @@ def _json_rows(source: SourceFile, wanted: str | None, errors: str, counts: Read
 
 def _json_row(line: str, where: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = json.loads(line.rstrip("\r\n"))
     except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{where}: no JSON ({error}). A .jsonl file has one object on each line") from None
+        what = f"{error.msg} at character {error.pos:,}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise CorpusError(f"{where}: no JSON ({what}). A .jsonl file has one object on each line") from None
     if not isinstance(row, dict):
         raise CorpusError(f'{where}: {type(row).__name__}, not an object such as {{"text": "…"}}')
     return row
