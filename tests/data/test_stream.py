@@ -150,6 +150,17 @@ def test_over_any_changes_of_ranks_no_row_is_skipped_or_met_twice(tokenizer, dat
     assert sorted(found) == expected
 
 
+def test_spawned_workers_give_the_same(tokenizer):
+    options = {"chunk_documents": 5, "seed": 4, "lanes": 12, "packing": "best_fit"}
+    spawned = TokenStream(DOCUMENTS, tokenizer, 16, 3, num_workers=1, multiprocessing_context="spawn", **options)
+    first = rows(itertools.islice(spawned, 3))
+    spawned.close()
+    assert first + rows(itertools.islice(spawned, 2)) == rows(
+        itertools.islice(TokenStream(DOCUMENTS, tokenizer, 16, 3, **options), 5)
+    )
+    spawned.close()
+
+
 def test_from_workers_to_none_and_to_others(tokenizer):
     expected = sorted(an_epoch(tokenizer))
     found, state = [], None
