@@ -1,6 +1,8 @@
 """`minigpt-tok evaluate`."""
 
+import sys
 import time
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -54,6 +56,12 @@ def evaluate(
     from minigpt_tok.measure.bits_per_byte import bits_per_byte
 
     model, tokenizer = load_model(checkpoint)
+    if not own_context and _trained_apart(checkpoint):
+        print(
+            "note: this model was trained with documents apart (packing document), and is scored in the stream of all; "
+            "--own-context scores it as it was trained",
+            file=sys.stderr,
+        )
     started = time.perf_counter()
     with progress({"bits per byte": "tokens"}) as report:
         score = bits_per_byte(
@@ -75,3 +83,12 @@ def evaluate(
 
     print_rich(score_table(score))
     print(f"\n{score.tokens / seconds:,.0f} tokens/s, {lasted(seconds)}")
+
+
+def _trained_apart(checkpoint: Path) -> bool:
+    """Whether `fit` says in it that it was trained with packing `document`."""
+    from minigpt_tok.checkpoint_files import read_checkpoint
+
+    settings = read_checkpoint(checkpoint, mapped=True).get("hyper_parameters")
+    options = settings.get("options") if isinstance(settings, dict) else None
+    return isinstance(options, dict) and options.get("packing") == "document"

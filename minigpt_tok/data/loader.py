@@ -104,7 +104,8 @@ class TokenLoader:
             raise DataError(
                 f"the place that was saved is one in the blocks {saved}, and {self.dataset.id_file.path} with block_size "
                 f"{self.dataset.block_size} and packing {self.dataset.packing!r} gives {self.dataset.fingerprint}: other "
-                "text, tokenizer, packing, block size or stride. Go on with the same, or begin anew with the weights alone"
+                "text, tokenizer, packing, block size or stride. Go on with the same; or, to begin other data at its beginning "
+                "on purpose, set this loader's allow_other_data"
             )
         self.batch_sampler.load_state_dict(state)
 

@@ -8,6 +8,7 @@ function gets the blocks one by one, as from any dataset.
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -145,7 +146,7 @@ class TokenDataset(Dataset[Block]):
             self._account = self._packing.account(self._byte_lengths)
         return self._account
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the ids (by their hash), their tokenizer and the packing: all that decides what block n is."""
         data = self.id_file.metadata

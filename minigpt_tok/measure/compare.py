@@ -69,7 +69,7 @@ def compare_tokenizers(
     seeds: Sequence[int] = (0,),
     context: str = "sliding",
     stride: int | None = None,
-    own_context: bool = False,
+    own_context: bool | None = None,
     validation_bytes: int | None = None,
     curve_bytes: int = 32_768,
     prompt: str | None = None,
@@ -99,7 +99,8 @@ def compare_tokenizers(
         body: of `MiniGPTConfig`: `block_size`, `embedding_dim`, `num_heads`, `num_layers`, …
         options: of training; its seed is replaced by each of `seeds`, its `validations` are the points of the curves.
         seeds: a run for each; several show how much luck there is.
-        context, stride, own_context: of the evaluation, see `bits_per_byte`.
+        context, stride, own_context: of the evaluation, see `bits_per_byte`. Documents by themselves (`own_context`) if
+            models are trained so, with packing `document`, unless you say otherwise.
         validation_bytes: score at most so much of the validation split, in whole documents taken evenly from it.
         curve_bytes: likewise for the points of the curves.
         prompt: what every model writes on from; by default the beginning of the validation text.
@@ -140,7 +141,7 @@ def compare_tokenizers(
     evaluation = Evaluation(
         context=context,
         stride=stride,
-        own_context=own_context,
+        own_context=options.packing == "document" if own_context is None else own_context,
         batch_size=options.batch_size,
         prompt=prompt,
         sample_bytes=sample_bytes,

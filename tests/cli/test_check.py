@@ -124,3 +124,14 @@ def test_transplant_and_train_on(run, checkpoint: Path, corpus_folder: Path, tex
     assert found["packing"] == "best_fit"
     assert "places padded" in found["epoch"]
     assert found["account"]["tokens"]["lost"] == 0
+
+
+def test_a_model_of_documents_apart_is_scored_so_when_asked(run, encoded: Path, tmp_path: Path):
+    words = ("--budget", "tokens=200", "--batch-size", 2, "--block-size", 16, "--embedding-dim", 8, "--num-heads", 2)
+    fitted = run("fit", "-d", encoded, *words, "--packing", "document", "-o", tmp_path / "run", "--json")
+    assert fitted.exit_code == 0, fitted.stderr
+    assert json.loads(fitted.stdout)["packing"] == "document"
+    for arguments, hinted in (((), True), (("--own-context",), False)):
+        result = run("evaluate", tmp_path / "run" / "last.ckpt", "-d", encoded, *arguments, "--json")
+        assert ("--own-context scores it" in result.stderr) == hinted
+        assert json.loads(result.stdout)["own_context"] == (not hinted)

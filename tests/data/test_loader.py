@@ -4,11 +4,14 @@ import multiprocessing
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from minigpt_tok.data.id_file import IdFileMetadata, write_id_file
 from minigpt_tok.data.loader import TokenLoader
 from minigpt_tok.data.order import ResumableSampler
 from minigpt_tok.data.token_dataset import TokenDataset
+from minigpt_tok.errors import DataError
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +120,66 @@ def test_on_another_number_of_ranks_the_same_stream_goes_on(dataset, before, aft
     in_epoch = 100 - (left if left < after else 0)  # less than one block for each rank is left out
     assert len(set(stream[:in_epoch])) == in_epoch >= 100 - after + 1
     assert len(set(stream[in_epoch : in_epoch + 90])) == 90  # and the next epoch follows
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_changes_between_stops_each_block_comes_once_in_its_place(dataset, data):
+    """Ranks, batch sizes, drop_last and workers change at every stop; what all took is the order, without a gap."""
+    stream = list(itertools.chain(*ResumableSampler(100, 1, seed=5)))
+    state, done = None, 0
+    for _ in range(4):
+        world_size, batch_size = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 9))
+        drop_last = data.draw(st.booleans())
+        steps = data.draw(st.integers(0, 3))
+        loaders = [
+            TokenLoader(
+                dataset,
+                ResumableSampler(
+                    100,
+                    batch_size,
+                    rank=rank,
+                    world_size=world_size,
+                    seed=5 if state is None else 0,
+                    drop_last=drop_last,
+                ),
+                num_workers=data.draw(st.sampled_from([0, 0, 0, 0, 1])),
+            )
+            for rank in range(world_size)
+        ]
+        for loader in loaders:
+            if state is not None:
+                loader.load_state_dict(state)
+        taken = [blocks(itertools.islice(loader, steps)) for loader in loaders]
+        states = [loader.state_dict() for loader in loaders]
+        for loader in loaders:
+            loader.close()
+        assert len({len(batches) for batches in taken}) == 1  # ranks keep step
+        if states[0]["epoch"]:
+            break
+        assert all(other == states[0] for other in states)
+        state = states[0]
+        found = [block for step in zip(*taken, strict=True) for batch in step for block in batch]
+        assert found == stream[done : done + len(found)]
+        done += len(found)
+        left_out = state["position"] - done
+        assert 0 <= left_out < world_size * (batch_size if drop_last else 1)
+        if left_out:
+            break
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_state_is_of_these_blocks_alone(dataset, workers):
+    loader = loader_of(dataset, workers)
+    list(itertools.islice(loader, 2))
+    state = loader.state_dict()
+    loader.close()
+    other = loader_of(TokenDataset(dataset.id_file.path, 4, packing="document"))
+    with pytest.raises(DataError, match="the place that was saved is one in the blocks"):
+        other.load_state_dict(state)
+    other.allow_other_data = True
+    other.load_state_dict(state)
+    assert other.state_dict()["position"] == 0
 
 
 @pytest.mark.parametrize("workers", [0, 2])

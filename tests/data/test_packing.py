@@ -273,6 +273,21 @@ def test_a_plan_is_made_once(tmp_path, monkeypatch):
     assert read.fingerprint == made.fingerprint
 
 
+def test_a_folder_with_plans_can_be_encoded_into_again(tmp_path, tokenizer, texts):
+    from minigpt_tok.data.data_module import TokenDataModule
+    from minigpt_tok.data.encode import encode_corpus
+    from minigpt_tok.data.identity import data_fingerprint
+
+    for more in ([], ["another text of some length, so that the plan is another " * 3]):
+        encode_corpus({"train": texts + more, "validation": texts}, tokenizer, tmp_path / "ids", overwrite=True)
+        module = TokenDataModule(tmp_path / "ids", 16, 2, tokenizer=tokenizer, packing="best_fit")
+        module.setup()
+        account = module.datasets["train"].account
+        assert account.bytes.kept == account.bytes.total == sum(len(text.encode()) for text in texts + more)
+        assert len(data_fingerprint(tmp_path / "ids")) == 64
+    assert len(list((tmp_path / "ids" / "plans").iterdir())) == 2  # that of the validation split has not changed
+
+
 def test_other_documents_of_the_same_ids_have_other_plans_and_fingerprints(tmp_path):
     a = write(tmp_path / "a.safetensors", [10, 20], separated=False)
     b = write(tmp_path / "b.safetensors", [20, 10], separated=False)

@@ -1,6 +1,8 @@
 """Batches of text tokenized on the fly: every row once, and exactly resumed by any number of ranks and workers."""
 
 import itertools
+import subprocess
+import sys
 import warnings
 
 import lightning as L
@@ -148,6 +150,17 @@ def test_over_any_changes_of_ranks_no_row_is_skipped_or_met_twice(tokenizer, dat
     assert sorted(found) == expected
 
 
+def test_spawned_workers_give_the_same(tokenizer):
+    options = {"chunk_documents": 5, "seed": 4, "lanes": 12, "packing": "best_fit"}
+    spawned = TokenStream(DOCUMENTS, tokenizer, 16, 3, num_workers=1, multiprocessing_context="spawn", **options)
+    first = rows(itertools.islice(spawned, 3))
+    spawned.close()
+    assert first + rows(itertools.islice(spawned, 2)) == rows(
+        itertools.islice(TokenStream(DOCUMENTS, tokenizer, 16, 3, **options), 5)
+    )
+    spawned.close()
+
+
 def test_from_workers_to_none_and_to_others(tokenizer):
     expected = sorted(an_epoch(tokenizer))
     found, state = [], None
@@ -258,3 +271,37 @@ def test_lightning_saves_and_restores_the_place(tokenizer, tmp_path):
 
     whole = fit(14)
     assert fit(9, end=tmp_path / "a.ckpt") + fit(14, start=tmp_path / "a.ckpt") == whole
+
+
+IN_A_GROUP = """
+import itertools, sys
+import torch
+import torch.distributed as dist
+from minigpt_tok import Tokenizer, TokenStream
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
+documents = open(f"{folder}/documents.txt").read().split("|")
+stream = TokenStream(
+    documents, Tokenizer.load(f"{folder}/t.json"), 16, 3, chunk_documents=5, seed=4, lanes=12, repeat=False
+)
+taken = [tuple(row) for batch in itertools.islice(stream, 3) for row in batch[1].tolist()]
+torch.save({"taken": taken, "state": stream.state_dict()}, f"{folder}/{rank}.pt")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_ranks_of_a_group_tell_each_other_their_lanes(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "t.json")
+    (tmp_path / "documents.txt").write_text("|".join(DOCUMENTS))
+    (tmp_path / "run.py").write_text(IN_A_GROUP)
+    started = [subprocess.Popen([sys.executable, "run.py", str(n), str(tmp_path)], cwd=tmp_path) for n in range(2)]
+    assert [process.wait(120) for process in started] == [0, 0]
+    saved = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    assert saved[0]["state"] == saved[1]["state"]
+    alone = stream_of(tokenizer, repeat=False)
+    alone.load_state_dict(saved[0]["state"])
+    found = saved[0]["taken"] + saved[1]["taken"] + rows(alone)
+    assert len(saved[0]["taken"]) == 9
+    assert sorted(found) == sorted(an_epoch(tokenizer))

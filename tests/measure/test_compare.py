@@ -287,3 +287,20 @@ def test_tokenizers_that_lose_bytes_are_refused_before_anything_is_trained(tmp_p
             with_tokenizers=[lossy],
             workers=1,
         )
+
+
+@pytest.mark.parametrize("packing", ["document", "best_fit", "bos_aligned"])
+def test_every_packing_can_be_compared(tmp_path, packing):
+    separated = {"special_tokens": ["<|endoftext|>"], "separator": "<|endoftext|>"}
+    settings = {**SETTINGS, "vocab_sizes": [270], "options": dataclasses.replace(OPTIONS, packing=packing)}
+    arguments = {**settings, **separated, "curve_bytes": 300, "prompt": "the fox", "budget": "bytes=1500"}
+    if packing == "bos_aligned":  # characters have no separator that a block could begin with
+        with pytest.raises(DataError, match="has no separator between documents"):
+            compare_tokenizers(TEXTS, tmp_path, **arguments)
+        return
+    result = compare_tokenizers(TEXTS, tmp_path, **arguments)
+    scores = [run.score for entry in result.entries for run in entry.runs]
+    assert len(scores) == 2
+    assert all(0 < score.bits_per_byte < 12 for score in scores)
+    # Models that never saw two documents at once are scored document by document.
+    assert {score.own_context for score in scores} == {packing == "document"}
