@@ -20,8 +20,9 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from functools import cached_property
+from importlib import import_module
 from types import FrameType, TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -281,7 +282,7 @@ def dask_executor(scheduler: str | None = None) -> Iterator[tuple[Executor, int]
         DataError: there is no scheduler at that address, or it has no workers.
     """
     try:
-        import distributed
+        distributed: Any = import_module("distributed")
     except ImportError:
         raise MissingDependencyError(
             "the engine dask needs dask and distributed, which are not installed: pip install 'minigpt-tok[dask]'"
