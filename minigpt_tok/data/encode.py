@@ -1,36 +1,34 @@
 """`encode_corpus`: every split of a corpus to an id file, in bounded memory, on all cores, the same bytes however many.
 
-The corpus is read here, in order, and cut between documents into batches; batches are encoded by an `engines.Engine`,
-and their ids are written in the order of the batches, into the shards of `shards.Shards`. So neither the number of
+The corpus is read here, in order, once for all splits that are by hash, and cut between documents into batches (`lanes`);
+batches are encoded by an `engines.Engine`, and their ids are written in the order of the batches, into the shards of
+`shards.Shards`. So neither the number of
 workers nor who finishes first shows in the result, and a run that was killed goes on from its last finished shard.
 Memory holds a few batches and the longest document.
 """
 
+import contextlib
 import hashlib
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from pathlib import Path
-
-import numpy as np
+from typing import NamedTuple
 
 from minigpt_tok.data.corpora import Source, open_corpus
 from minigpt_tok.data.documents import Documents, Raw
-from minigpt_tok.data.engines import Batch, Engine
+from minigpt_tok.data.engines import Engine
 from minigpt_tok.data.id_file import IdFile, IdFileMetadata, read_metadata
+from minigpt_tok.data.lanes import Lane, encode_lanes
 from minigpt_tok.data.processed import folder_name
 from minigpt_tok.data.shards import Shards, discard_unfinished, unfinished_tokenizer
-from minigpt_tok.data.splits import SPLITS
+from minigpt_tok.data.splits import SPLITS, HashSplit
 from minigpt_tok.data.text_files import END_OF_TEXT
 from minigpt_tok.errors import CorpusError, DataError, FormatError, TokenizerError, TokenizerMismatchError
 from minigpt_tok.files import StrPath
 from minigpt_tok.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
-
-_WRITTEN_AT_ONCE = 2  # batches of ids that may wait to be written
 
 # Called after each batch with the split, the bytes of text done in all splits, and about how many there are if known.
 Progress = Callable[[str, int, int | None], None]
@@ -82,12 +80,11 @@ def encode_corpus(
         raise DataError(f"workers is {workers}; give at least 1, or None for all cores")
     out = Path(out_dir)
     _check_folder(out, tokenizer, overwrite)
-    result: dict[str, Path] = {}
-    done = 0
-    with Engine(tokenizer, separator_id, workers, executor, corpus.size_bytes) as engine:
-        for split, documents in corpus.splits.items():
-            path = out / f"{split}.safetensors"
-            metadata = IdFileMetadata(
+    work = {
+        split: _Work(
+            out / f"{split}.safetensors",
+            documents,
+            IdFileMetadata(
                 tokenizer_fingerprint=tokenizer.fingerprint,
                 tokenizer_fingerprint_version=tokenizer.fingerprint_version,
                 vocab_size=tokenizer.vocab_size,
@@ -96,19 +93,29 @@ def encode_corpus(
                 separator=_text_of(tokenizer, separator_id),
                 separator_id=separator_id,
                 command=command,
-            )
-            on_bytes = None if progress is None else _Reporter(progress, done, corpus.size_bytes, split)
-            if (finished := _finished(path, metadata, documents)) is not None:
-                discard_unfinished(path)
-            else:
-                finished = _encode_split(engine, path, metadata, documents, on_bytes)
-            if finished is None:
-                log.warning("%s has no documents, and no id file", documents.name)
-                continue
-            if on_bytes is not None:
-                on_bytes(finished.n_bytes)
-            done += finished.n_bytes
-            result[split] = path
+            ),
+        )
+        for split, documents in corpus.splits.items()
+    }
+    report = _Reporter(progress, corpus.size_bytes)
+    done: dict[str, IdFileMetadata] = {}
+    for split, one in work.items():
+        if (finished := _finished(one)) is not None:
+            discard_unfinished(one.path)
+            done[split] = finished
+            report(split, finished.n_bytes, ended=True)
+    with Engine(tokenizer, separator_id, workers, executor, corpus.size_bytes) as engine:
+        todo = {split: one for split, one in work.items() if split not in done}
+        if corpus.assign is not None and len(todo) > 1:  # in one reading for all
+            done |= _encode_splits(engine, todo, _assigned(corpus.documents, corpus.assign), report)
+        else:
+            for split, one in todo.items():
+                stream = ((split, document) for document in one.documents.with_bytes())
+                done |= _encode_splits(engine, {split: one}, stream, report)
+    for split, one in work.items():
+        if split not in done:
+            log.warning("%s has no documents, and no id file", one.documents.name)
+    result = {split: one.path for split, one in work.items() if split in done}
     if not result:
         raise CorpusError(f"{corpus.name}: there are no documents to encode")
     _clear_stale(out, result, tokenizer, corpus.name)
@@ -129,35 +136,38 @@ def default_encoding_dir(root: StrPath, corpus_name: str, tokenizer: Tokenizer, 
     return Path(root) / "encoded" / folder_name(corpus_name) / ("char" if is_baseline else folder_name(name or default))
 
 
-def _encode_split(
-    engine: Engine,
-    path: Path,
-    metadata: IdFileMetadata,
-    documents: Documents,
-    on_bytes: Callable[[int], None] | None,
-) -> IdFileMetadata | None:
-    """Write one id file; `None`, and no file, where there are no documents."""
-    with Shards(path, metadata) as shards:
-        batches = _batches(documents, engine.batch_bytes, shards.shard_bytes)
-        first = next(batches, None)
-        if first is None:
-            shards.drop_rest()
-            return None
-        todo = _without_finished(chain([first], batches), shards, on_bytes)
-        # Hashing and writing ids need no Python, so they go on beside the reading of the next batches.
-        with ThreadPoolExecutor(1, "minigpt-tok-write") as writer:
-            writing: deque[Future[None]] = deque()
-            for batch, (ids, lengths) in engine.encode(todo, documents.name):
-                sizes = np.array([len(raw) for _, raw in batch.documents], dtype=np.int64)
-                writing.append(writer.submit(shards.write, ids, lengths, sizes, _digests(batch)))
-                while len(writing) > _WRITTEN_AT_ONCE:
-                    writing.popleft().result()
-                if on_bytes is not None:
-                    on_bytes(shards.n_bytes)
-            for written in writing:
-                written.result()
-        shards.finish()
-        return shards.metadata
+class _Work(NamedTuple):
+    """One split to encode."""
+
+    path: Path
+    documents: Documents
+    metadata: IdFileMetadata
+
+
+def _assigned(documents: Documents, assign: HashSplit) -> Iterator[tuple[str, Raw]]:
+    return ((assign.of_bytes(document.raw), document) for document in documents.with_bytes())
+
+
+def _encode_splits(
+    engine: Engine, work: Mapping[str, _Work], documents: Iterable[tuple[str, Raw]], report: "_Reporter"
+) -> dict[str, IdFileMetadata]:
+    """Write id files from one stream of (split, document) pairs; none for a split that has no documents."""
+    result: dict[str, IdFileMetadata] = {}
+    with contextlib.ExitStack() as folders:
+        lanes = {
+            split: Lane(
+                split, one.documents.name, folders.enter_context(Shards(one.path, one.metadata)), engine.batch_bytes
+            )
+            for split, one in work.items()
+        }
+        for split, n_bytes in encode_lanes(engine, lanes, documents):
+            report(split, n_bytes)
+        for split, lane in lanes.items():
+            if lane.shards.n_bytes:
+                lane.shards.finish()
+                result[split] = lane.shards.metadata
+        report(next(iter(work)), sum(metadata.n_bytes for metadata in result.values()), ended=True)
+    return result
 
 
 # What was there before
@@ -191,8 +201,9 @@ def _check_folder(out: Path, tokenizer: Tokenizer, overwrite: bool) -> None:
             )
 
 
-def _finished(path: Path, wanted: IdFileMetadata, documents: Documents) -> IdFileMetadata | None:
+def _finished(work: _Work) -> IdFileMetadata | None:
     """The metadata of a finished encoding of the same text, verified; `None` if there is none or it is damaged."""
+    path, documents, wanted = work
     try:
         file = IdFile(path)
         have = file.metadata
@@ -267,54 +278,14 @@ def _text_of(tokenizer: Tokenizer, separator_id: int | None) -> str:
 
 
 class _Reporter:
-    """Adds what earlier splits have done."""
+    """Adds what has ended before."""
 
-    def __init__(self, progress: Progress, before: int, total: int | None, split: str) -> None:
-        self._progress, self._before, self._total, self._split = progress, before, total, split
+    def __init__(self, progress: Progress | None, total: int | None) -> None:
+        self._progress, self._total = progress, total
+        self._before = 0
 
-    def __call__(self, bytes_in_split: int) -> None:
-        self._progress(self._split, self._before + bytes_in_split, self._total)
-
-
-def _batches(documents: Documents, batch_bytes: int, shard_bytes: int) -> Iterator[Batch]:
-    """Documents in batches; one ends wherever a shard does."""
-    batch: list[Raw] = []
-    number = size = in_shard = 0
-    for document in documents.with_bytes():
-        batch.append(document)
-        size += len(document.raw)
-        if size >= batch_bytes or in_shard + size >= shard_bytes:
-            yield Batch(number, batch, size)
-            in_shard += size
-            if in_shard >= shard_bytes:
-                in_shard = 0
-            number += len(batch)
-            batch, size = [], 0
-    if batch:
-        yield Batch(number, batch, size)
-
-
-def _digests(batch: Batch) -> bytes:
-    return b"".join([hashlib.sha256(raw).digest() for _, raw in batch.documents])
-
-
-def _without_finished(
-    batches: Iterator[Batch], shards: Shards, on_bytes: Callable[[int], None] | None
-) -> Iterator[Batch]:
-    """The batches of shards that are not finished. Those of a finished one are held until its text is seen to be its."""
-    while shards.finished_left:
-        held: list[Batch] = []
-        size = 0
-        for batch in batches:
-            held.append(batch)
-            size += batch.n_bytes
-            if size >= shards.shard_bytes:
-                break
-        if not held:
-            break
-        if not shards.keep(sum(len(b.documents) for b in held), size, b"".join(map(_digests, held))):
-            yield from held
-        elif on_bytes is not None:
-            on_bytes(shards.n_bytes)
-    shards.drop_rest()
-    yield from batches
+    def __call__(self, split: str, n_bytes: int, *, ended: bool = False) -> None:
+        if self._progress is not None:
+            self._progress(split, self._before + n_bytes, self._total)
+        if ended:
+            self._before += n_bytes

@@ -20,8 +20,9 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from functools import cached_property
+from importlib import import_module
 from types import FrameType, TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,7 +55,9 @@ class EncodedBatch(NamedTuple):
 class Batch(NamedTuple):
     """Documents that are encoded together."""
 
-    first: int  # the number of the first of them
+    split: str
+    name: str  # of corpus and split, for messages
+    first: int  # the number of the first of them in the split
     documents: list[Raw]
     n_bytes: int
 
@@ -159,17 +162,17 @@ class Engine:
                 _end_workers(self._pool)
             self._pool.shutdown()
 
-    def encode(self, batches: Iterator[Batch], name: str) -> Iterator[tuple[Batch, EncodedBatch]]:
-        """Each batch with its ids, in order. `name` says in errors whose documents these are."""
+    def encode(self, batches: Iterator[Batch]) -> Iterator[tuple[Batch, EncodedBatch]]:
+        """Each batch with its ids, in order."""
         waiting: deque[tuple[Batch, Future[EncodedBatch]]] = deque()
         try:
             for batch in batches:
                 here = self._is_here()
                 waiting.append((batch, self._here(batch) if here else self._submit(batch)))
                 if here or len(waiting) >= self._in_flight:
-                    yield self._next(waiting, name)
+                    yield self._next(waiting)
             while waiting:
-                yield self._next(waiting, name)
+                yield self._next(waiting)
         finally:
             if self._executor is not None:  # our own workers are ended instead
                 for _, future in waiting:
@@ -179,7 +182,7 @@ class Engine:
     def _in_flight(self) -> int:
         return 2 if self._threaded else 2 * self._workers
 
-    def _next(self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]], name: str) -> tuple[Batch, EncodedBatch]:
+    def _next(self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]]) -> tuple[Batch, EncodedBatch]:
         while True:
             batch, future = waiting[0]
             try:
@@ -187,17 +190,17 @@ class Engine:
             except TokenizerMismatchError:
                 raise
             except TokenizerError as error:
-                raise TokenizerError(f"{name}, in the documents from {batch.first} on: {error}") from error
+                raise TokenizerError(f"{batch.name}, in the documents from {batch.first} on: {error}") from error
             except MiniGPTTokError:
                 raise
             except concurrent.futures.BrokenExecutor as error:
-                self._start_again(waiting, name, error)
+                self._start_again(waiting, error)
                 continue
             except Exception as error:
                 if self._executor is None:
                     raise
                 raise DataError(
-                    f"{name}: the workers could not encode the documents from {batch.first} on ({type(error).__name__}: "
+                    f"{batch.name}: the workers could not encode the documents from {batch.first} on ({type(error).__name__}: "
                     f"{error}). Look into their logs; what is finished is kept, and the same call goes on from there"
                 ) from error
             waiting.popleft()
@@ -206,12 +209,12 @@ class Engine:
             return batch, encoded
 
     def _start_again(
-        self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]], name: str, error: concurrent.futures.BrokenExecutor
+        self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]], error: concurrent.futures.BrokenExecutor
     ) -> None:
         """A worker died: do all that is waiting again, if there is hope."""
         if self._pool is None or not self._has_worked or self._restarts == 0:
             raise DataError(
-                f"{name}: the processes that encode could not run, or one was killed ({error}). In a script, call "
+                f"{waiting[0][0].name}: the processes that encode could not run, or one was killed ({error}). In a script, call "
                 'encode_corpus under `if __name__ == "__main__":`; if memory ran out, use fewer workers; workers=1 needs '
                 "none"
             ) from error
@@ -281,7 +284,7 @@ def dask_executor(scheduler: str | None = None) -> Iterator[tuple[Executor, int]
         DataError: there is no scheduler at that address, or it has no workers.
     """
     try:
-        import distributed
+        distributed: Any = import_module("distributed")
     except ImportError:
         raise MissingDependencyError(
             "the engine dask needs dask and distributed, which are not installed: pip install 'minigpt-tok[dask]'"

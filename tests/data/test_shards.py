@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from minigpt_tok.data import encode, engines, shards
+from minigpt_tok.data import engines, shards
+from minigpt_tok.data.corpora import Corpus, open_corpus
 from minigpt_tok.data.decode import decode_documents
 from minigpt_tok.data.encode import encode_corpus
 from minigpt_tok.data.id_file import IdFile, IdFileMetadata, read_metadata
@@ -255,15 +256,17 @@ RUN = """
 import sys
 from minigpt_tok import Tokenizer, encode_corpus
 from minigpt_tok.data import engines, shards
+from minigpt_tok.data.corpora import open_corpus
 engines.BATCH_BYTES, engines._INLINE_SECONDS, shards.SHARD_BYTES = 20_000, 0.0, 100_000
 class Texts:
     def __iter__(self):
-        for n in range(6_000):
+        for n in range(10_000):
             yield f"{n} some text to encode, and {n * n} more " * (n % 70)
 if __name__ == "__main__":
     workers = None if sys.argv[2] == "threads" else int(sys.argv[2])
     print("ready", flush=True)
-    encode_corpus({"train": Texts(), "test": Texts()}, Tokenizer.load("t.json"), sys.argv[1], workers=workers)
+    corpus = open_corpus(Texts(), fractions={"train": 0.6, "test": 0.4})
+    encode_corpus(corpus, Tokenizer.load("t.json"), sys.argv[1], workers=workers)
 """
 
 
@@ -353,19 +356,54 @@ def test_a_local_worker_that_is_killed_costs_only_its_batches(tmp_path, tokenize
     assert path.read_bytes() == expected
 
 
-def test_batches_end_where_shards_do(many_texts):
-    from minigpt_tok.data.corpora import open_corpus
+def test_batches_end_where_shards_do(tmp_path, tokenizer, many_texts, monkeypatch):
+    journals = []
+    finish = Shards.finish
 
-    documents = open_corpus(many_texts).splits["train"]
+    def finish_and_look(self):
+        finish(self)
+        journals.append([(line.n_documents, line.n_bytes) for line in self.finished])
 
-    def ends(batch_bytes):
-        size, found = 0, []
-        for batch in encode._batches(documents, batch_bytes, 20_000):
-            size += batch.n_bytes
-            if size >= 20_000:
-                found.append(batch.first + len(batch.documents))
-                size = 0
-        return found
+    monkeypatch.setattr(Shards, "finish", finish_and_look)
+    for batch_bytes in (100, 2_000, 7_777, 1_000_000):
+        monkeypatch.setattr(engines, "BATCH_BYTES", batch_bytes)
+        encode_corpus(many_texts, tokenizer, tmp_path / str(batch_bytes), workers=1)
+    assert all(journal == journals[0] for journal in journals)
+    assert len(journals[0]) > 5
 
-    assert ends(100) == ends(2_000) == ends(7_777) == ends(1_000_000)
-    assert len(ends(100)) > 5
+
+def test_splits_by_hash_are_encoded_in_one_reading_and_go_on_each_from_its_own_shards(
+    tmp_path, tokenizer, many_texts, monkeypatch
+):
+    shares = {"train": 0.5, "validation": 0.3, "test": 0.2}
+    apart = open_corpus(many_texts, fractions=shares)
+    as_own = Corpus(apart.name, apart.splits, apart.documents)
+    expected = {s: p.read_bytes() for s, p in encode_corpus(as_own, tokenizer, tmp_path / "own", workers=1).items()}
+    assert set(expected) == set(shares)
+
+    class Counted:
+        readings = 0
+
+        def __init__(self, stop_at=None):
+            self.stop_at = stop_at
+
+        def __iter__(self):
+            Counted.readings += 1
+            return iter(stopped_after(self.stop_at, many_texts))
+
+    with pytest.raises(StopError):
+        encode_corpus(open_corpus(Counted(200), fractions=shares), tokenizer, tmp_path / "out", workers=1)
+    left = {path.parent.name: len(path.read_bytes().splitlines()) for path in (tmp_path / "out").glob(".*/journal")}
+    assert len(left) == 3
+    assert min(left.values()) > 0
+    Counted.readings = 0
+    count = encoded_documents(monkeypatch)
+    files = encode_corpus(open_corpus(Counted(), fractions=shares), tokenizer, tmp_path / "out", workers=1)
+    assert {split: path.read_bytes() for split, path in files.items()} == expected
+    assert Counted.readings == 1
+    assert 100 <= count[0] < 200
+    files["validation"].unlink()
+    files["test"].unlink()
+    encode_corpus(open_corpus(Counted(), fractions=shares), tokenizer, tmp_path / "out", workers=1)
+    assert {split: path.read_bytes() for split, path in files.items()} == expected
+    assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == []
