@@ -40,10 +40,10 @@ documents = st.lists(st.text(characters, min_size=1), min_size=1)
 
 @given(st.lists(st.tuples(documents, st.floats(0.01, 100)), min_size=1, max_size=4))
 def test_nothing_is_repeated_or_out_of_order(sources):
-    mixed = train_of(Mixture([([f"{n}:{text}" for text in texts], w) for n, (texts, w) in enumerate(sources)]))
+    mixed = train_of(Mixture([([f"{n}:{text}\n" for text in texts], w) for n, (texts, w) in enumerate(sources)]))
     taken = [[text for text in mixed if text.startswith(f"{n}:")] for n in range(len(sources))]
     for n, (texts, _) in enumerate(sources):
-        assert taken[n] == [f"{n}:{text}" for text in texts][: len(taken[n])]
+        assert taken[n] == [f"{n}:{text}\n" for text in texts][: len(taken[n])]
     assert any(len(taken[n]) == len(texts) for n, (texts, _) in enumerate(sources))
 
 
