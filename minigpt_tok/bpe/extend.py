@@ -24,7 +24,7 @@ from minigpt_tok.bpe.ranks import implied_merges, made_alone, merge_list, ranks_
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
 from minigpt_tok.bpe.reference import Stop
 from minigpt_tok.bpe.renumber import with_special_tokens
-from minigpt_tok.bpe.trainer import Training, check_limits, merges_done, peak_memory, plain_switches
+from minigpt_tok.bpe.trainer import Training, check_limits, merges_done, record_of
 from minigpt_tok.errors import TokenizerError
 from minigpt_tok.files import MappedText
 from minigpt_tok.progress import Report
@@ -101,23 +101,8 @@ def extend_model(
     done = merges_done(progress, distinct, room)
     learned = counter.learn_from(batch, counts, units, Stop(room, recipe.min_frequency), done)
     extended = with_merges(model, [(merge.left, merge.right) for merge in learned.merges])
-    seconds = time.perf_counter() - started
-    record = Training(
-        recipe=plain_switches(recipe),
-        special_tokens=special_tokens,
-        vocab_size=vocab_size,
-        documents=counted.documents,
-        bytes=counted.bytes,
-        distinct_pieces=distinct,
-        seconds=seconds,
-        megabytes_per_second=counted.bytes / 1e6 / seconds,
-        peak_memory=peak_memory(),
-        threads=counter.threads,
-        stopped=learned.stopped,
-        base_tokens=learned.base_tokens,
-        counts=tuple(merge.occurrences for merge in learned.merges),
-        curve=tuple(merge.tokens_after for merge in learned.merges),
-        extends=parent.to_plain(),
+    record = record_of(
+        started, recipe, special_tokens, vocab_size, counter, counted, distinct, learned, parent.to_plain()
     )
     return with_special_tokens(extended, special_tokens) if special_tokens else extended, record
 

@@ -12,7 +12,7 @@ from minigpt_tok.bpe.counting import MergesDone, PieceCounter
 from minigpt_tok.bpe.fast import make_counter
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
-from minigpt_tok.bpe.reference import Merge, Stop
+from minigpt_tok.bpe.reference import Learned, Merge, Stop
 from minigpt_tok.errors import TokenizerError
 from minigpt_tok.files import MappedText
 from minigpt_tok.progress import Report
@@ -105,8 +105,24 @@ def train_model(
     room = _check_vocab_size(vocab_size, len(base), len(special_tokens))
     distinct = counter.distinct()
     learned = counter.learn(base, Stop(room, recipe.min_frequency), merges_done(progress, distinct, room))
+    record = record_of(started, recipe, special_tokens, vocab_size, counter, counted, distinct, learned)
+    return number_tokens(base, learned.merges, recipe, special_tokens), record
+
+
+def record_of(
+    started: float,
+    recipe: Recipe,
+    special_tokens: tuple[str, ...],
+    vocab_size: int,
+    counter: PieceCounter,
+    counted: CountedDocuments,
+    distinct: int,
+    learned: Learned,
+    extends: dict[str, Any] | None = None,
+) -> Training:
+    """The record of a run that began when `time.perf_counter` gave `started`, and ends now."""
     seconds = time.perf_counter() - started
-    record = Training(
+    return Training(
         recipe=plain_switches(recipe),
         special_tokens=special_tokens,
         vocab_size=vocab_size,
@@ -121,8 +137,8 @@ def train_model(
         base_tokens=learned.base_tokens,
         counts=tuple(merge.occurrences for merge in learned.merges),
         curve=tuple(merge.tokens_after for merge in learned.merges),
+        extends=extends,
     )
-    return number_tokens(base, learned.merges, recipe, special_tokens), record
 
 
 def check_limits(threads: int | None, memory_limit: int | None) -> None:
