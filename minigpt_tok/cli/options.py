@@ -12,7 +12,8 @@ Errors = Literal["strict", "replace", "ignore"]
 
 CORPUS_HELP = (
     "A corpus name (pydocs, wikitext-2, wikitext-103, tinystories), files, folders or globs of .txt, .jsonl, .parquet, .arrow "
-    "(each also .gz, .zst), or hf:NAME[/CONFIG][:SPLIT]. With a weight after each, as in wiki/:0.7 stories/:0.3, a mixture."
+    "(each also .gz, .zst), or a data set of the hub: hf:OWNER/NAME, hf:OWNER/NAME/CONFIG, each also with :SPLIT. With a "
+    "weight after each, as in wiki/:0.7 stories/:0.3, a mixture."
 )
 
 AsJson = Annotated[
