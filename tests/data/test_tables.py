@@ -241,3 +241,13 @@ def test_a_process_that_reads_a_part_of_a_parquet_ends_well(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "10", "")
+
+
+def test_published_tinystories_in_parquet(tmp_path):
+    for name in ("train-00000-of-00002-2d5a1467fff1081b", "train-00001-of-00002-5852b56a2bd28fd9"):
+        put(tmp_path / "TinyStories" / "data" / f"{name}.parquet", ["a story", "another"])
+    put(tmp_path / "TinyStories" / "data" / "validation-00000-of-00001-869c898b519ad725.parquet", ["a third"])
+    (tmp_path / "TinyStories" / "README.md").write_text("what it is")
+    corpus = open_corpus(tmp_path / "TinyStories")
+    assert corpus.has_own_splits
+    assert {s: len(list(d)) for s, d in corpus.splits.items()} == {"train": 4, "validation": 1}
