@@ -505,6 +505,8 @@ def test_batches_by_several_threads(best_core, models):
         [words * 30] * 3 + [""] * 5,
         [words[: rng.randint(0, len(words))] for _ in range(200)],
         ["a b"] * 3000 + [words * 60] + ["c d"] * 3000,
+        [words * 300, *["a b"] * 100_000],  # all else is done long before the first
+        ["".join(rng.choices("0123456789#%", k=300_000)) for _ in range(12)],  # more ids than the array is made for
         [""] * 1000,
         [],
     ]

@@ -1,10 +1,12 @@
 // The encoder as Python holds it: one vocabulary, and a worker for each thread that happens to be encoding.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <mutex>
 
 #include "encode.hpp"
+#include "in_order.hpp"
 #include "threads.hpp"
 
 namespace minigpt {
@@ -74,31 +76,32 @@ class Encoder {
         return static_cast<unsigned>(std::max<std::size_t>(1, std::min({std::size_t{most}, worth, texts.size()})));
     }
 
-    // All texts in order, with the number of ids of each; each worker takes neighbouring texts, of equal size in all. A text
-    // that cannot be encoded gives its number in `bad` and ends the work.
+    // All texts in order, with the number of ids of each; the workers take chunks of neighbouring texts as they get on. A text
+    // that cannot be encoded gives its number in `bad` (the first one's, if there are several) and ends the work.
     void encode_batch(const std::vector<Text>& texts, std::deque<Lease>& workers, Ids<Id>& out,
                       std::vector<std::size_t>& counts, std::size_t& bad, const GoOn& go_on) {
         counts.assign(texts.size(), 0);
         bad = kValid;
         const auto threads = static_cast<unsigned>(workers.size());
-        const std::size_t size = total(texts);
-        out.expect_text(size);
+        out.expect_text(total(texts));
         if (threads == 1) return encode_some(*workers[0], texts, 0, texts.size(), out, counts, bad, go_on);
-        std::vector<std::size_t> borders{0};
-        std::size_t seen = 0;
-        for (std::size_t i = 0; i < texts.size(); ++i) {
-            seen += texts[i].length;
-            if (borders.size() < threads && seen * threads >= size * borders.size()) borders.push_back(i + 1);
-        }
-        borders.resize(threads + 1, texts.size());
-        std::vector<Ids<Id>> parts(threads);  // the first has nothing: that thread writes where all will be
+        const std::vector<std::size_t> ends = chunk_ends(texts);
+        InOrder<Id> order(out, ends.size());
+        std::deque<typename InOrder<Id>::Part> parts;
+        for (unsigned t = 0; t < threads; ++t) parts.emplace_back(order);
         std::vector<std::size_t> bads(threads, kValid);
+        std::atomic<std::size_t> next{0};
         share(threads, go_on, [&](unsigned t, const GoOn& ask) {
-            if (t) parts[t].expect_text(size / threads);
-            encode_some(*workers[t], texts, borders[t], borders[t + 1], t ? parts[t] : out, counts, bads[t], ask);
+            for (std::size_t chunk; bads[t] == kValid && ask() && (chunk = next++) < ends.size();) {
+                const std::size_t first = chunk ? ends[chunk - 1] : 0;
+                encode_some(*workers[t], texts, first, ends[chunk], parts[t].next(), counts, bads[t], ask);
+                parts[t].finish(chunk);
+            }
+            if (bads[t] != kValid) next = ends.size();  // chunks before this one have been taken by others, who finish them
         });
-        for (const std::size_t one : bads) bad = std::min(bad, one);
-        for (const auto& part : parts) out.append(part.data(), part.size());
+        bad = *std::min_element(bads.begin(), bads.end());
+        for (auto& part : parts) part.place_rest();
+        order.close();
     }
 
     Vocab& vocab() { return vocab_; }
@@ -115,6 +118,20 @@ class Encoder {
         std::size_t sum = 0;
         for (const Text& text : texts) sum += text.length;
         return sum;
+    }
+
+    // Where chunks of texts end, each of a size whose ids stay in a core's own cache, or one text that is larger.
+    static std::vector<std::size_t> chunk_ends(const std::vector<Text>& texts) {
+        constexpr std::size_t kChunk = 256 << 10;
+        std::vector<std::size_t> ends;
+        std::size_t size = 0;
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            size += texts[i].length;
+            if (size < kChunk && i + 1 < texts.size()) continue;
+            ends.push_back(i + 1);
+            size = 0;
+        }
+        return ends;
     }
 
     static void encode_some(Worker<Id>& worker, const std::vector<Text>& texts, std::size_t first, std::size_t last,
