@@ -34,6 +34,8 @@ class Worker {
 
     // Gives back what only a very long piece has needed. The caches stay.
     void trim() {
+        std::erase_if(spare_, [](const Ids<Id>& one) { return one.room() > kKept; });
+        if (spare_.size() > kSpare) spare_.erase(spare_.begin() + kSpare, spare_.end());
         if (buffer_.size() + ends_.size() <= kKept) return;
         for (auto* one : {&ends_, &ids_, &units_}) std::vector<u32>().swap(*one);
         std::vector<u8>().swap(buffer_);
@@ -41,8 +43,12 @@ class Worker {
     }
 
     static constexpr std::size_t kKept = std::size_t{1} << 20;
+    static constexpr unsigned kSpare = 4;
     static constexpr std::size_t kWindow = 16 << 10;  // bytes
     static constexpr std::size_t kRoom = 64;          // bytes behind a window that may be read, and mean nothing
+
+    // Arrays for ids that are to go elsewhere.
+    std::vector<Ids<Id>>& spare() { return spare_; }
 
     // Valid UTF-8. `go_on` is asked now and then; false stops early.
     template <class Out, class GoOn>
@@ -99,6 +105,7 @@ class Worker {
     LongCache<Id> long_;
     std::vector<u32> ends_, ids_, units_;
     std::vector<u8> buffer_;
+    std::vector<Ids<Id>> spare_;
     const GoOn* asked_ = nullptr;
 
     static constexpr std::size_t kLongPiece = 256;  // bytes; a longer one is cut where no token reaches across

@@ -88,7 +88,7 @@ class Encoder {
         const std::vector<std::size_t> ends = chunk_ends(texts);
         InOrder<Id> order(out, ends.size());
         std::deque<typename InOrder<Id>::Part> parts;
-        for (unsigned t = 0; t < threads; ++t) parts.emplace_back(order);
+        for (Lease& worker : workers) parts.emplace_back(order, (*worker).spare());
         std::vector<std::size_t> bads(threads, kValid);
         std::atomic<std::size_t> next{0};
         share(threads, go_on, [&](unsigned t, const GoOn& ask) {

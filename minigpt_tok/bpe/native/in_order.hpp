@@ -18,10 +18,10 @@ class InOrder {
     // out: empty, with room for most of what comes.
     InOrder(Ids<Id>& out, std::size_t chunks) : out_(out), counts_(chunks, kUnfinished), starts_(chunks + 1, 0) {}
 
-    // One thread's chunks.
+    // One thread's chunks. `spare`: arrays that it has kept from earlier work, so that it need not touch new memory.
     class Part {
        public:
-        explicit Part(InOrder& order) : order_(order) {}
+        Part(InOrder& order, std::vector<Ids<Id>>& spare) : order_(order), spare_(spare) {}
 
         // Where the ids of the next chunk go; empty.
         Ids<Id>& next() {
@@ -45,7 +45,7 @@ class InOrder {
             Ids<Id> ids;
         };
         InOrder& order_;
-        std::vector<Ids<Id>> spare_;
+        std::vector<Ids<Id>>& spare_;
         std::vector<Waiting> waiting_;  // in the order of their chunks
 
         void place(std::size_t placed) {
