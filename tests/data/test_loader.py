@@ -1,5 +1,7 @@
+import gc
 import itertools
 import multiprocessing
+import time
 
 import numpy as np
 import pytest
@@ -193,3 +195,17 @@ def test_closing_ends_the_workers_and_the_place_in_the_order_stays(dataset, work
     assert len(before - set(multiprocessing.active_children())) == workers
     assert first + blocks(loader) == list(ResumableSampler(100, 8, seed=5))
     loader.close()
+
+
+def test_workers_of_a_loader_that_is_dropped_end_at_once(dataset):
+    loader = loader_of(dataset, 2)
+    iterator = iter(loader)
+    next(iterator)
+    workers = loader._loader._iterator._workers
+    cycle = [loader, iterator]
+    cycle.append(cycle)
+    before = time.monotonic()
+    del loader, iterator, cycle
+    gc.collect()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert time.monotonic() - before < 8  # PyTorch waits five seconds for each that is not told to end
