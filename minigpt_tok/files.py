@@ -1,6 +1,7 @@
 """Files that appear under their final name only when they are whole, and reads that are bounded."""
 
 import contextlib
+import errno
 import hashlib
 import mmap
 import os
@@ -113,8 +114,13 @@ class MappedText:
         """What to raise where the byte at `offset` is none of UTF-8."""
         return CorpusError(
             f"{self.path}: not UTF-8 at byte {offset:,}; convert the file, or read it with errors='replace' or "
-            "errors='ignore', which count such places"
+            "errors='ignore' (--errors), which count such places"
         )
+
+
+def lacks_room(error: OSError) -> bool:
+    """Whether the disk is full, a quota used up, or a file larger than the system lets it be."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def sha256_of(path: StrPath) -> str:

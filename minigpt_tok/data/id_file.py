@@ -27,7 +27,7 @@ import numpy as np
 
 from minigpt_tok._version import __version__
 from minigpt_tok.errors import DataError, FormatError
-from minigpt_tok.files import StrPath, writing
+from minigpt_tok.files import StrPath, lacks_room, writing
 
 FORMAT = "minigpt-tok ids"
 FORMAT_VERSION = 1
@@ -324,7 +324,7 @@ class IdFileWriter:
         except OSError as error:
             raise DataError(
                 f"{self.path}: could not be written ({error.strerror or error}); nothing was left under that name. "
-                "Free some space, or choose another folder"
+                f"{'Free some space' if lacks_room(error) else 'See to that'}, or choose another folder"
             ) from error
 
 

@@ -9,6 +9,8 @@ of the data's epoch would never be seen. So its loader gives the same number of 
 the end of the data's epoch where that falls between (`steps`): whatever Lightning counts, no block is skipped.
 """
 
+import os
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,6 +68,8 @@ class TokenLoader:
             # Without this, iterating draws a seed from PyTorch's generator, and so changes what follows in the model.
             generator=torch.Generator(),
         )
+        # What a finalizer holds stays whole until it has run, also where the garbage collector finds this loader.
+        weakref.finalize(self, _end_workers_of, self._loader, os.getpid())
 
     def __len__(self) -> int:
         """Batches of an iteration: `steps`, or those of an epoch that begins at its beginning."""
@@ -81,11 +85,9 @@ class TokenLoader:
     def close(self) -> None:
         """End the workers, if there are any; the next iteration starts others.
 
-        Left to the garbage collector, which may close their queues first, they would be waited for five seconds each.
+        They end as well when the loader is dropped.
         """
-        iterator, self._loader._iterator = self._loader._iterator, None
-        if iterator is not None:
-            iterator._shutdown_workers()  # type: ignore[attr-defined]  # PyTorch has no public name for it
+        _end_workers_of(self._loader, os.getpid())
 
     def state_dict(self) -> dict[str, Any]:
         """The place in the order, the batch that was taken last counted as done, and the data it is a place in."""
@@ -108,6 +110,21 @@ class TokenLoader:
                 "on purpose, set this loader's allow_other_data"
             )
         self.batch_sampler.load_state_dict(state)
+
+
+def _end_workers_of(loader: DataLoader[Any], process: int) -> None:
+    iterator, loader._iterator = loader._iterator, None
+    end_workers(iterator, process)
+
+
+def end_workers(iterator: object, process: int) -> None:
+    """End the workers of a `DataLoader`'s iterator, if it has any and this is the process that started them.
+
+    Must come before the garbage collector finds the iterator. That may close the queues to the workers first; they are
+    then never told to end, and each is waited for five seconds.
+    """
+    if os.getpid() == process and hasattr(iterator, "_shutdown_workers"):  # PyTorch has no public name for it
+        iterator._shutdown_workers()
 
 
 class _Upcoming:

@@ -9,7 +9,6 @@ text with `<|endoftext|>` lines, only with those rare backslashes left in.
 
 import contextlib
 import dataclasses
-import errno
 import json
 import logging
 import re
@@ -21,7 +20,7 @@ from minigpt_tok.data.documents import ReadCounts, Reader, utf8_size
 from minigpt_tok.data.splits import SPLITS
 from minigpt_tok.data.text_files import END_OF_TEXT, cut_at
 from minigpt_tok.errors import CorpusError, FormatError
-from minigpt_tok.files import StrPath, read_text, write_text, writing
+from minigpt_tok.files import StrPath, lacks_room, read_text, write_text, writing
 
 if TYPE_CHECKING:
     from minigpt_tok.data.corpora import Corpus
@@ -94,7 +93,7 @@ def write_processed(corpus: "Corpus", root: StrPath) -> ProcessedCorpus:
     try:
         return _write_processed(corpus, root)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if not lacks_room(error):
             raise
         raise CorpusError(
             f"{Path(root) / folder_name(corpus.name)}: could not be written ({error.strerror}); what is there is marked "

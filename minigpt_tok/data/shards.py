@@ -35,7 +35,7 @@ import numpy as np
 
 from minigpt_tok.data.id_file import IdFileMetadata, check_batch, header_of, id_dtype, read_layout
 from minigpt_tok.errors import DataError, FormatError
-from minigpt_tok.files import StrPath, flush_folder, ordinary_mode, write_text
+from minigpt_tok.files import StrPath, flush_folder, lacks_room, ordinary_mode, write_text
 
 log = logging.getLogger(__name__)
 
@@ -403,8 +403,8 @@ class Shards:
         except OSError as error:
             raise DataError(
                 f"{self.path}: could not be written ({error.strerror or error}); nothing was left under that name. "
-                "Free some space and run the same command again, which goes on from the finished shards, or choose "
-                "another folder"
+                f"{'Free some space' if lacks_room(error) else 'See to that'} and run the same command again, which goes "
+                "on from the finished shards, or choose another folder"
             ) from error
 
 

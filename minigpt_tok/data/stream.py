@@ -15,6 +15,8 @@ The state travels with the batches: what a worker has read ahead does not count 
 """
 
 import itertools
+import os
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -26,6 +28,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from minigpt_tok.bpe.recipes import END_OF_TEXT
 from minigpt_tok.data.blocks import Blocks
+from minigpt_tok.data.loader import end_workers
 from minigpt_tok.data.order import Permutation
 from minigpt_tok.data.packed_chunk import PackedChunk
 from minigpt_tok.data.packing import get_packing
@@ -122,6 +125,7 @@ class TokenStream:
         self._lanes: list[Place] = [[0, lane, 0, 0] for lane in range(lanes)]
         self._turn = 0  # which of the workers' shares of the lanes gives the next batch
         self._running: Iterator[Any] | None = None
+        self._ending: Callable[[], object] | None = None  # of the workers that run
 
     def _place(self) -> tuple[int, int]:
         """(rank, world size)"""
@@ -160,7 +164,7 @@ class TokenStream:
                 "fewer, or begin a run with more lanes"
             )
         reader = _Reader(self, list(range(rank, self._n_lanes, world_size)))
-        return iter(
+        running = iter(
             DataLoader(
                 reader,
                 batch_size=None,
@@ -171,6 +175,10 @@ class TokenStream:
                 generator=torch.Generator(),  # or PyTorch's own would be drawn from
             )
         )
+        # Left to the garbage collector, which may close the workers' queues first, they are waited for five seconds each.
+        # What a finalizer holds stays whole until it has run; so nothing in there may hold this stream.
+        self._ending = weakref.finalize(self, end_workers, running, os.getpid())
+        return running
 
     def _begin_next_epoch(self) -> None:
         self.close()
@@ -180,9 +188,9 @@ class TokenStream:
 
     def close(self) -> None:
         """End the workers, if there are any; the next iteration goes on behind the batch that was taken last."""
-        running, self._running = self._running, None
-        if running is not None and hasattr(running, "_shutdown_workers"):
-            running._shutdown_workers()
+        self._running = None
+        if self._ending is not None:
+            self._ending()  # once
 
     # The state
 
@@ -262,13 +270,11 @@ class _Reader(IterableDataset[Any]):
 
     def __init__(self, stream: TokenStream, own: list[int]) -> None:
         super().__init__()
-        self._stream = stream
+        # A copy: a stream must be free to go while its readers run, and workers that run cannot be sent to others.
+        self._stream = TokenStream.__new__(TokenStream)
+        places = [list(place) for place in stream._lanes]
+        vars(self._stream).update({**vars(stream), "_lanes": places, "_running": None, "_ending": None})
         self._own = own
-
-    def __getstate__(self) -> dict[str, Any]:
-        stream = TokenStream.__new__(TokenStream)
-        vars(stream).update({**vars(self._stream), "_running": None})  # workers that run cannot be sent to others
-        return {"_stream": stream, "_own": self._own}
 
     def __iter__(self) -> Iterator[tuple[Block, dict[int, Place]]]:
         stream, worker = self._stream, get_worker_info()

@@ -249,7 +249,7 @@ def _write_sparse(folder: Path, n_tokens: int) -> None:
     ends = np.minimum(np.arange(1, n_documents + 1, dtype="<i8") * 100_000, n_tokens)
     folder.mkdir()
     with open(folder / "train.safetensors", "wb") as file:
-        file.write(id_file._header(metadata) + ends.tobytes())
+        file.write(id_file.header_of(metadata) + ends.tobytes())
         file.truncate(file.tell() + 8 * n_documents + 2 * n_tokens)
 
 

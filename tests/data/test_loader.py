@@ -1,5 +1,7 @@
+import gc
 import itertools
 import multiprocessing
+import time
 
 import numpy as np
 import pytest
@@ -193,3 +195,19 @@ def test_closing_ends_the_workers_and_the_place_in_the_order_stays(dataset, work
     assert len(before - set(multiprocessing.active_children())) == workers
     assert first + blocks(loader) == list(ResumableSampler(100, 8, seed=5))
     loader.close()
+
+
+def test_workers_of_a_loader_that_is_dropped_end_at_once(dataset, monkeypatch):
+    for module in (torch.utils.data._utils, torch.utils.data._utils.worker):
+        monkeypatch.setattr(module, "MP_STATUS_CHECK_INTERVAL", 60.0)  # seconds, instead of 5
+    loader = loader_of(dataset, 2)
+    iterator = iter(loader)
+    next(iterator)
+    workers = loader._loader._iterator._workers
+    cycle = [loader, iterator]
+    cycle.append(cycle)
+    before = time.monotonic()
+    del loader, iterator, cycle
+    gc.collect()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert time.monotonic() - before < 50  # where they are not told to end, each is waited for that minute

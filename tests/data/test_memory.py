@@ -1,13 +1,16 @@
-"""Memory stays flat however large a corpus is: 200 MB go through in a process that may not grow."""
+"""Memory stays flat however large a corpus is: 200 MB go through in a process that may not grow, and so do 10 GB of ids."""
 
 import gzip
 import json
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from minigpt_tok.data.id_file import IdFileMetadata, header_of
 
 MEASURE = """
 import sys
@@ -82,3 +85,53 @@ def test_encoding_200_megabytes_needs_no_more_memory(tmp_path, tokenizer, record
     grown = growth(tmp_path, ".txt", "encode", 200_000_000)
     record_property("summary", f"encoding 200 MB: {grown:.1f} MiB more than encoding 20 MB")
     assert grown < 30
+
+
+LOAD = """
+import itertools, os, sys
+from minigpt_tok.data.loader import TokenLoader
+from minigpt_tok.data.order import ResumableSampler
+from minigpt_tok.data.token_dataset import TokenDataset
+def own():
+    # Without the pages of mapped files, which the system takes back when it needs them.
+    _, every, of_files, *_ = map(int, open("/proc/self/statm").read().split())
+    return (every - of_files) * os.sysconf("SC_PAGE_SIZE")
+def most(path):
+    dataset = TokenDataset(path, 1024, packing=sys.argv[1])
+    loader = TokenLoader(dataset, ResumableSampler(len(dataset), 32))
+    return max(own() for _ in itertools.islice(loader, 200))
+most("small")  # whatever is imported and made once
+before = own()
+print((most("large") - before) / 2**20, before / 2**20)
+"""
+
+
+def write_sparse(folder, n_tokens):
+    """An id file of zeros that takes next to no room; the documents have 100,000 ids each."""
+    n_documents = n_tokens // 100_000
+    metadata = IdFileMetadata(
+        tokenizer_fingerprint="0" * 64, tokenizer_fingerprint_version=1, vocab_size=300, corpus="zeros", split="train",
+        n_tokens=n_tokens, n_documents=n_documents,
+    )  # fmt: skip
+    folder.mkdir()
+    with open(folder / "train.safetensors", "wb") as file:
+        file.write(header_of(metadata) + np.arange(100_000, n_tokens + 1, 100_000, dtype="<i8").tobytes())
+        file.truncate(file.tell() + 8 * n_documents + 2 * n_tokens)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("packing", ["contiguous", "document", "best_fit"])
+def test_batches_of_10_gigabytes_of_ids_need_no_more_memory_than_of_100_megabytes(tmp_path, packing, record_property):
+    write_sparse(tmp_path / "small", 50_000_000)
+    write_sparse(tmp_path / "large", 5_000_000_000)
+    assert (tmp_path / "large" / "train.safetensors").stat().st_size > 10_000_000_000
+    (tmp_path / "load.py").write_text(LOAD)
+    done = subprocess.run(
+        [sys.executable, "load.py", packing], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    grown, before = map(float, done.stdout.split())
+    record_property("summary", f"batches, {packing}: {grown:.1f} MiB more of 10 GB of ids than of 100 MB")
+    assert before > 20  # or this measures nothing
+    assert grown < 10

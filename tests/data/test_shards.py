@@ -221,6 +221,17 @@ def test_a_full_disk_is_said_and_what_is_finished_is_kept(tmp_path, tokenizer, m
     assert encode_corpus(many_texts, tokenizer, tmp_path / "out", workers=1)["train"].read_bytes() == whole
 
 
+def test_a_folder_that_cannot_be_written_to_is_not_called_full(tmp_path, tokenizer, many_texts, monkeypatch):
+    def refuse(self):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Shards, "_resume", refuse)
+    with pytest.raises(DataError, match="could not be written") as error:
+        encode_corpus(many_texts, tokenizer, tmp_path / "out", workers=1)
+    assert os.strerror(errno.EROFS) in str(error.value)
+    assert "Free some space" not in str(error.value)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_FSIZE")
 def test_a_file_that_the_system_does_not_let_grow(tmp_path, tokenizer, many_texts):
     """A real refusal by the system, at any place."""

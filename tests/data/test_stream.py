@@ -1,8 +1,10 @@
 """Batches of text tokenized on the fly: every row once, and exactly resumed by any number of ranks and workers."""
 
+import gc
 import itertools
 import subprocess
 import sys
+import time
 import warnings
 
 import lightning as L
@@ -172,6 +174,25 @@ def test_from_workers_to_none_and_to_others(tokenizer):
         state = stream.state_dict()
         stream.close()
     assert sorted(found) == expected
+
+
+@pytest.mark.parametrize("by_collector", [False, True])
+def test_workers_of_a_stream_that_is_dropped_end_at_once(tokenizer, by_collector, monkeypatch):
+    for module in (torch.utils.data._utils, torch.utils.data._utils.worker):
+        monkeypatch.setattr(module, "MP_STATUS_CHECK_INTERVAL", 60.0)  # seconds, instead of 5
+    stream = stream_of(tokenizer, num_workers=2)
+    next(iter(stream))
+    workers = stream._running._workers
+    if by_collector:
+        cycle = [stream]
+        cycle.append(cycle)
+        del cycle
+    before = time.monotonic()
+    del stream
+    if by_collector:
+        gc.collect()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert time.monotonic() - before < 50  # where they are not told to end, each is waited for that minute
 
 
 def test_a_fixed_number_of_steps_goes_on_where_it_was(tokenizer):
