@@ -411,7 +411,7 @@ class _Looked:
         if inside is None or inside.fingerprint == given.fingerprint or not config_of(self.checkpoint):
             return []
         change = vocabulary_change(inside, given)
-        advice = f"To make such a checkpoint: minigpt-tok transplant {self.where} --tokenizer … -o …"
+        advice = f"To make such a checkpoint: minigpt_tok.transplant.transplant({self.where!r}, tokenizer, …)"
         return [Check("what could be kept", None, f"{change}.\n{advice}")]
 
     def data(self, path: str, split: str, trained_on: bool | None) -> Check:

@@ -138,7 +138,8 @@ def mismatch(where: str, bound: Bound, given: Tokenizer, source: str = "checkpoi
     lines.append(f"{found.ids_sentence}.")
     lines.append(f"To use this checkpoint, take its own tokenizer: minigpt_tok.checkpoint.tokenizer_of({source}).")
     lines.append(
-        "To use the tokenizer given, train a model on ids that it made; minigpt-tok transplant makes one to begin with."
+        "To use the tokenizer given, train a model on ids that it made; to begin with this one's embeddings, "
+        f"minigpt_tok.transplant.transplant({source}, tokenizer, …)."
     )
     return TokenizerMismatchError("\n".join(lines))
 

@@ -172,7 +172,7 @@ def transplant(
         FileNotFoundError: there is no such file.
     """
     if Path(out).exists() and not overwrite:
-        raise ModelError(f"{out} is there already; choose another name, or overwrite it (--overwrite, overwrite=True)")
+        raise ModelError(f"{out} is there already; choose another name, or replace it with overwrite=True")
     model, old = load_model(checkpoint)
     if old.fingerprint == tokenizer.fingerprint:
         raise ModelError(f"{checkpoint} has this very tokenizer, {old.fingerprint}: there is nothing to transplant")

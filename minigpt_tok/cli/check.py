@@ -7,6 +7,7 @@ import typer
 
 from minigpt_tok.cli.options import AsJson
 from minigpt_tok.cli.printing import print_json
+from minigpt_tok.cli.remedies import on_the_command_line
 
 EXAMPLE = "minigpt-tok check checkpoints/bpe/last.ckpt --tokenizer tokenizer.json --data data/encoded/wikitext-2/bpe"
 
@@ -37,8 +38,10 @@ def check(
 
     result = check_checkpoint(checkpoint, tokenizer, data)
     if as_json:
-        print_json(result.to_plain())
+        plain = result.to_plain()
+        checks = [{**check, "message": on_the_command_line(check["message"])} for check in plain["checks"]]
+        print_json({**plain, "checks": checks})
     else:
-        print(result)
+        print(on_the_command_line(str(result)))
     if not result.ok:
         raise typer.Exit(1)

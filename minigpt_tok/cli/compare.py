@@ -8,7 +8,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 from minigpt_tok.cli.fields import values_of, with_fields
-from minigpt_tok.cli.options import AsJson, DecodingErrors, Inputs, MaxBytes, MaxDocuments, Overwrite, RecipeName
+from minigpt_tok.cli.options import (
+    AsJson,
+    DecodingErrors,
+    Inputs,
+    MaxBytes,
+    MaxDocuments,
+    Overwrite,
+    RecipeName,
+    TextColumn,
+)
 from minigpt_tok.cli.printing import plain, print_json, print_rich
 from minigpt_tok.data.corpora import open_inputs
 from minigpt_tok.gpt.config import MiniGPTConfig
@@ -91,6 +100,7 @@ def compare(
         int | None,
         typer.Option(metavar="N", min=1, help="Processes that encode; all cores by default.", show_default=False),
     ] = None,
+    text_column: TextColumn = None,
     errors: DecodingErrors = "strict",
     max_documents: MaxDocuments = None,
     max_bytes: MaxBytes = None,
@@ -107,7 +117,9 @@ def compare(
     sizes = _numbers(vocab_sizes, "--vocab-sizes")
     chosen_seeds = _numbers(seeds, "--seeds")
     options = TrainingOptions(**values_of(TrainingOptions, given))
-    corpus = open_inputs(inputs, errors=errors, max_documents=max_documents, max_bytes=max_bytes)
+    corpus = open_inputs(
+        inputs, text_column=text_column, errors=errors, max_documents=max_documents, max_bytes=max_bytes
+    )
     from minigpt_tok.measure.compare import compare_tokenizers
     from minigpt_tok.report.files import write_comparison
 

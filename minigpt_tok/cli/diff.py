@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from minigpt_tok.cli.options import CORPUS_HELP, AsJson
+from minigpt_tok.cli.options import CORPUS_HELP, AsJson, DecodingErrors, TextColumn
 from minigpt_tok.cli.printing import plain, print_json
 from minigpt_tok.data.corpora import open_inputs
 from minigpt_tok.difference import counts_on, difference
@@ -21,6 +21,8 @@ def diff(
         list[str] | None,
         typer.Option(metavar="INPUT", help=f"Encode this with both, and count. {CORPUS_HELP}", show_default=False),
     ] = None,
+    text_column: TextColumn = None,
+    errors: DecodingErrors = "strict",
     show: Annotated[int, typer.Option(metavar="N", min=0, help="List N of the ids that change meaning.")] = 5,
     as_json: AsJson = False,
 ) -> None:
@@ -32,7 +34,10 @@ def diff(
     names = (str(first), str(second)) if first != second else ("the first", "the second")
     tokenizers = Tokenizer.load(first), Tokenizer.load(second)
     found = difference(*tokenizers, names=names, show=show)
-    counts = counts_on(*tokenizers, open_inputs(text).documents, names=names) if text else None
+    counts = None
+    if text:
+        documents = open_inputs(text, text_column=text_column, errors=errors).documents
+        counts = counts_on(*tokenizers, documents, names=names)
     if as_json:
         print_json(
             {

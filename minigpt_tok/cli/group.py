@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from minigpt_tok.cli import outcome
+from minigpt_tok.cli.remedies import NO_OPTIONS, Options
 
 # In the order of the way from text to a verdict. What is said here is the first line of the command's own help.
 COMMANDS = {
@@ -41,11 +42,15 @@ class CommandGroup(TyperGroup):
         super().__init__(**attributes)
         for name, summary in COMMANDS.items():
             self.add_command(TyperCommand(name, help=summary))
+        self._running = NO_OPTIONS
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The command that the first argument names, loaded."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load_command(name) if name is not None else command, rest
+        if name is not None:
+            command = load_command(name)
+            self._running = Options.of(command)
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a closed standard output is told apart from other errors here, before typer sees it."""
@@ -72,6 +77,7 @@ class CommandGroup(TyperGroup):
                 args, prog_name, complete_var, standalone_mode=False, windows_expand_args=windows_expand_args, **extra
             ),
             as_json="--json" in words,
+            options=lambda: self._running,
         )
         if standalone_mode:
             sys.exit(status)

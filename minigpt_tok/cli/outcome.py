@@ -28,7 +28,8 @@ from typing import Any, TextIO
 from typer import Abort
 from typer.exceptions import TyperException
 
-from minigpt_tok.errors import MiniGPTTokError
+from minigpt_tok.cli.remedies import NO_OPTIONS, Options, on_the_command_line
+from minigpt_tok.errors import FormatError, MiniGPTTokError, TokenizerMismatchError
 
 FAILED = 1
 INTERRUPTED = 130
@@ -57,16 +58,19 @@ class OutputClosedError(Exception):
     """Whoever read the standard output has closed it."""
 
 
-def status_of(command: Callable[[], Any], *, as_json: bool = False) -> int:
+def status_of(
+    command: Callable[[], Any], *, as_json: bool = False, options: Callable[[], Options] = lambda: NO_OPTIONS
+) -> int:
     """Run a command and say on standard error what went wrong, if anything did.
 
     Args:
         command: returns `None`, or an exit status; or raises.
         as_json: also print an error as an object `{"error": …}` on standard output.
+        options: gives those of the command, in whose words remedies are said.
     """
     for stream in (sys.stdout, sys.stderr):
         _escape_what_it_lacks(stream)
-    with _signals() as received, _warnings_as_lines():
+    with _signals() as received, _warnings_as_lines(options):
         try:
             status = command()
             sys.stdout.flush()
@@ -81,14 +85,14 @@ def status_of(command: Callable[[], Any], *, as_json: bool = False) -> int:
         except Exception as error:
             if received.interrupted:
                 return INTERRUPTED
-            return _failed(error, as_json)
+            return _failed(error, as_json, options())
 
 
-def _failed(error: Exception, as_json: bool) -> int:
+def _failed(error: Exception, as_json: bool, options: Options) -> int:
     if isinstance(error, TyperException) and not isinstance(error, MiniGPTTokError):
         _show_usage_error(error)
         message, status = error.format_message(), error.exit_code
-    elif (known := message_of(error)) is not None:
+    elif (known := message_of(error, options)) is not None:
         message, status = known, FAILED
         _say(f"error: {message}")
     else:
@@ -104,10 +108,11 @@ def _failed(error: Exception, as_json: bool) -> int:
     return status
 
 
-def message_of(error: Exception) -> str | None:
-    """The message for what a user can cause, else `None`."""
+def message_of(error: Exception, options: Options = NO_OPTIONS) -> str | None:
+    """The message for what a user can cause, with the remedy as this command has it; else `None`."""
     if isinstance(error, MiniGPTTokError):
-        return str(error)
+        of_a_file = isinstance(error, FormatError | TokenizerMismatchError)
+        return on_the_command_line(str(error), options, names=not of_a_file)
     if isinstance(error, OSError):
         what = _REMEDIES.get(error.errno or 0) or error.strerror or str(error) or type(error).__name__
         where = error.filename2 or error.filename
@@ -193,7 +198,7 @@ def _signals() -> Iterator[_Received]:
 
 
 @contextlib.contextmanager
-def _warnings_as_lines() -> Iterator[None]:
+def _warnings_as_lines(options: Callable[[], Options]) -> Iterator[None]:
     """Show what this package warns of as `warning: …` lines on standard error, without the place in the code."""
 
     def show(
@@ -205,7 +210,7 @@ def _warnings_as_lines() -> Iterator[None]:
         line: str | None = None,
     ) -> None:
         if not issubclass(category, for_developers) or os.environ.get(DEBUG):
-            _say(f"warning: {message}")
+            _say(f"warning: {on_the_command_line(str(message), options(), names=False)}")
 
     for_developers = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning)
     log = logging.getLogger("minigpt_tok")

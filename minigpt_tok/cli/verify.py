@@ -1,5 +1,6 @@
 """`minigpt-tok verify`."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import typer
 
 from minigpt_tok.cli import tokenizer_checks as checks
-from minigpt_tok.cli.options import CORPUS_HELP, AsJson, DecodingErrors
+from minigpt_tok.cli.options import CORPUS_HELP, AsJson, DecodingErrors, TextColumn
 from minigpt_tok.cli.printing import plain, print_json
 from minigpt_tok.data.corpora import Corpus, open_inputs
 from minigpt_tok.progress import Report, progress
@@ -30,6 +31,7 @@ def verify(
     ] = None,
     documents: Annotated[int, typer.Option(metavar="N", min=1, help="How many texts make the round trip.")] = 5_000,
     seed: Annotated[int, typer.Option(metavar="N", help="Of those texts.")] = 0,
+    text_column: TextColumn = None,
     errors: DecodingErrors = "strict",
     as_json: AsJson = False,
 ) -> None:
@@ -41,9 +43,10 @@ def verify(
     overfitted. The status is 1 if a check fails.
     """
     tok = Tokenizer.load(tokenizer)
+    open_ = functools.partial(open_inputs, inputs, text_column=text_column, errors=errors) if inputs else None
     done = []
     with progress() as report:
-        for check in _all_checks(tok, inputs, documents, seed, errors, report):
+        for check in _all_checks(tok, open_, documents, seed, report):
             done.append(check)
     ok = checks.all_ok(done)
     if as_json:
@@ -64,18 +67,18 @@ def verify(
 
 
 def _all_checks(
-    tokenizer: Tokenizer, inputs: list[str] | None, documents: int, seed: int, errors: str, report: Report | None
+    tokenizer: Tokenizer, open_: Callable[..., Corpus] | None, documents: int, seed: int, report: Report | None
 ) -> Iterator[checks.Check]:
     yield checks.check_round_trips(tokenizer, documents, seed, report)
     yield checks.check_merges(tokenizer)
     yield checks.check_special_tokens(tokenizer)
     yield checks.check_saving(tokenizer)
-    if not inputs:
+    if open_ is None:
         nothing = "no text was given; give the training text or held-out text as INPUT"
         for name in ("training again", "training text", "held-out text"):
             yield checks.Check(name, None, nothing, {})
         return
-    corpus, text = _training_text(tokenizer, lambda **options: open_inputs(inputs, errors=errors, **options))
+    corpus, text = _training_text(tokenizer, open_)
     yield checks.check_training_again(tokenizer, text, report)
     yield checks.check_training_tokens(tokenizer, text, report)
     name, held_out = _held_out(corpus, text)

@@ -174,7 +174,7 @@ def open_corpus(
 def _with_held_out(part: Part, name: str, every: int, documents: Callable[..., Documents]) -> Corpus:
     """Every k-th document of all, or of the only split `train`, as validation."""
     if "validation" in part.readers:
-        raise CorpusError(f"{name} has a validation split of its own; leave out held_out (--held-out)")
+        raise CorpusError(f"{name} has a validation split of its own; leave out held_out")
     undivided = None if None in part.readers else "train"
     size = part.sizes[undivided]
     held_out_size = None if size is None else size // every

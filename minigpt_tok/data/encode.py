@@ -184,7 +184,7 @@ def _check_folder(out: Path, tokenizer: Tokenizer, overwrite: bool) -> None:
             raise TokenizerMismatchError(
                 f"{path} is being encoded, or was begun, with the tokenizer {begun_with}, and this one is "
                 f"{tokenizer.fingerprint}. Finish that encoding, choose another folder for this tokenizer, or pass "
-                "overwrite=True (--overwrite) to give it up"
+                "overwrite=True to give it up"
             )
         if not path.exists():
             continue
@@ -192,12 +192,12 @@ def _check_folder(out: Path, tokenizer: Tokenizer, overwrite: bool) -> None:
             found = read_metadata(path).tokenizer_fingerprint
         except FormatError as error:
             raise DataError(
-                f"{path} is in the way: {error}. Choose another folder, or pass overwrite=True (--overwrite) to replace it"
+                f"{path} is in the way: {error}. Choose another folder, or pass overwrite=True to replace it"
             ) from None
         if found != tokenizer.fingerprint:
             raise TokenizerMismatchError(
                 f"{path} was encoded with the tokenizer {found}, and this one is {tokenizer.fingerprint}. Choose another "
-                "folder for this tokenizer, or pass overwrite=True (--overwrite) to replace the other's ids"
+                "folder for this tokenizer, or pass overwrite=True to replace the other's ids"
             )
 
 

@@ -158,7 +158,7 @@ def _chosen(found: Mapping[str, Reader], wanted: str | None, name: str) -> dict[
             f"{name} has no split train; name one of its own: {', '.join(f'{name}:{key}' for key in found)}"
         )
     if "validation" not in chosen:
-        log.info("%s has no validation split; held_out (--held-out K) takes every K-th document for one", name)
+        log.info("%s has no validation split; held_out=K takes every K-th document for one", name)
     return chosen
 
 

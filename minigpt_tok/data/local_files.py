@@ -100,8 +100,8 @@ def from_files(files: Sequence[Path], name: str, options: Options, folder: Path 
             before = by_split.setdefault(str(split), [])
             if before and not (_is_part(source) and _is_part(before[0])):
                 raise CorpusError(
-                    f"{before[0].path} and {source.path} both look like the split {split}; pass "
-                    f"{{'train': ..., '{split}': ...}} to say which is which"
+                    f"{before[0].path} and {source.path} both look like the split {split}; pass a "
+                    "mapping from splits to files to say which is which"
                 )
             before.append(source)
         return Part(

@@ -45,7 +45,7 @@ def guess_text_column(columns: Sequence[str], strings: Sequence[str], wanted: st
     guess = next((c for c in USUAL_TEXT_COLUMNS if c in columns), None) or (strings[0] if len(strings) == 1 else None)
     if guess is None:
         raise CorpusError(
-            f"{where}: which column holds the text? Give text_column (--text-column), one of: "
+            f"{where}: which column holds the text? Give text_column, one of: "
             f"{', '.join(strings or columns) or 'none, there are no columns'}"
         )
     log.info("%s: the text is taken from the column %r", where, guess)
@@ -141,9 +141,7 @@ def _checked(value: Any, errors: str, counts: ReadCounts, where: str) -> str | N
     if value is None:
         return None
     if not isinstance(value, str):
-        raise CorpusError(
-            f"{where} is {type(value).__name__}, not a string; name another column with text_column (--text-column)"
-        )
+        raise CorpusError(f"{where} is {type(value).__name__}, not a string; name another column with text_column")
     if value.isascii():
         return value
     lone = sum("\ud800" <= character <= "\udfff" for character in value) if _has_surrogates(value) else 0
@@ -231,8 +229,8 @@ def _column_of(schema: Any, wanted: str | None, where: object) -> str:
     column = guess_text_column(schema.names, strings, wanted, where)
     if column not in strings:
         raise CorpusError(
-            f"{where}: the column {column!r} holds {schema.field(column).type}, not strings; name another with text_column "
-            f"(--text-column){': ' if strings else ''}{', '.join(strings)}"
+            f"{where}: the column {column!r} holds {schema.field(column).type}, not strings; name another with "
+            f"text_column{': ' if strings else ''}{', '.join(strings)}"
         )
     return column
 

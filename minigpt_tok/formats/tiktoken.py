@@ -42,8 +42,7 @@ def load_known(path: StrPath) -> BPEModel:
         raise FormatError(
             f"{path}: a file of {len(ranks):,} ranks, which does not name its pattern, and no published one that is known "
             f"here. Name the pattern that its publisher gives ({', '.join(PATTERNS)}, or a regular expression): "
-            "Tokenizer.from_tiktoken(path, pattern=…, special_tokens=…), or minigpt-tok convert FILE --pattern … "
-            "--special TOKEN=ID -o tokenizer.json"
+            "Tokenizer.from_tiktoken(path, pattern=…, special_tokens=…)"
         )
     return to_model(ranks, known.pattern, known.special_tokens, path)
 

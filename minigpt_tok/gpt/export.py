@@ -153,7 +153,7 @@ def _check_folder(folder: Path, tokenizer: Tokenizer) -> None:
         whose = f"an export made with the tokenizer {made_with}" if isinstance(made_with, str) else "of another origin"
         raise FormatError(
             f"{folder}: has {', '.join(there)}, {whose[:120]}. To keep it, export to another folder; to replace it, pass "
-            "overwrite=True (--overwrite)"
+            "overwrite=True"
         )
 
 

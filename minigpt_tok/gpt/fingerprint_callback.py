@@ -211,7 +211,7 @@ class TokenizerFingerprint(L.Callback):
         what = f"the checkpoint was trained on the data {before}, and this run goes on with {self._trains_on}"
         if not self.allow_other_data:
             raise DataError(
-                f"{what}. Resume with the same data; or, to go on with other data on purpose, give TokenizerFingerprint "
-                "allow_other_data=True"
+                f"{what}. Resume with the same data; or, to go on with other data on purpose, give the trainer "
+                "TokenizerFingerprint(…, allow_other_data=True)"
             )
         warnings.warn(what, stacklevel=2)

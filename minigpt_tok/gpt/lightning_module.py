@@ -159,8 +159,8 @@ class LitMiniGPT(L.LightningModule):
         if not math.isfinite(loss):
             raise ModelError(
                 f"the training loss is {loss} by step {self.trainer.global_step:,}: training has diverged. Use a lower "
-                f"learning_rate than {self.options.learning_rate:g}, clip gradients (gradient_clip=1), or train in "
-                "precision 32-true; the last checkpoint is from before"
+                f"learning_rate than {self.options.learning_rate:g}, clip gradients (gradient_clip=1), or train with "
+                "precision='32-true'; the last checkpoint is from before"
             )
         return loss
 

@@ -172,7 +172,7 @@ def fit(
     if before is not None:
         budget, config, options = _resumed_settings(before, checkpoint, budget, config, options)
     if budget is None:
-        raise ModelError("there is no budget; give one, such as bytes=5e6")
+        raise ModelError("there is no budget; give one, such as budget='bytes=5e6'")
     budget = Budget.parse(budget) if isinstance(budget, str) else budget
     initial = None if weights is None or before is not None else load_model(weights, tokenizer)[0]
     if initial is not None and weights is not None:
@@ -283,12 +283,12 @@ def _checkpoint_before(path: Path, *, resume: bool, overwrite: bool) -> dict[str
     """The checkpoint to go on from, or `None` to begin."""
     if resume:
         if not path.is_file():
-            raise ModelError(f"there is no {path} to resume; begin the run without resume")
+            raise ModelError(f"there is no {path} to resume; begin the run without resume=True")
         return read_checkpoint(path, mapped=True)
     if path.exists() and not overwrite:
         raise ModelError(
-            f"{path.parent} holds a run already. To go on with it, resume (--resume, resume=True); to keep it, choose "
-            "another folder; to replace it, overwrite (--overwrite, overwrite=True)"
+            f"{path.parent} holds a run already. To go on with it, pass resume=True; to keep it, choose another "
+            "folder; to replace it, pass overwrite=True"
         )
     return None
 

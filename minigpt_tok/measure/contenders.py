@@ -68,7 +68,7 @@ def contenders(
         if settings.unit != "byte":
             raise DataError(
                 f"vocabulary sizes are compared with a byte-level recipe; {recipe} has unit={settings.unit!r}. Give a "
-                "trained character tokenizer as a file (--with) to compare it"
+                "trained character tokenizer as one of with_tokenizers to compare it"
             )
         largest = train_tokenizer(
             corpus, sizes[-1] if sizes else base, recipe, special_tokens, progress=progress or quiet, **(switches or {})

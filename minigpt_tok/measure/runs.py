@@ -161,7 +161,7 @@ def _can_resume(
     if other and not overwrite:
         raise ModelError(
             f"{checkpoint.parent} holds a run with another {', '.join(other)}; choose another folder for this comparison, "
-            "or replace what is there (overwrite=True, --overwrite)"
+            "or replace what is there with overwrite=True"
         )
     return not other
 

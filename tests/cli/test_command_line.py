@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -54,6 +55,22 @@ def test_every_example_can_be_parsed(name: str):
 def test_the_list_says_what_the_help_of_the_command_says(name: str):
     first_line = (load_command(name).help or "").splitlines()[0]
     assert first_line == COMMANDS[name]
+
+
+def test_the_readme_lists_every_command_once_and_no_other():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    # The first column of the table under the heading of commands: each cell one or more names in backticks.
+    (table,) = re.findall(r"^\| command \|.*?\n\| -.*?\n(.*?)\n\n", readme, re.DOTALL | re.MULTILINE)
+    listed = [name for row in table.splitlines() for name in re.findall(r"`([\w-]+)`", row.split("|")[1])]
+    assert sorted(listed) == sorted(COMMANDS)
+
+
+def test_the_list_is_of_the_modules_that_are_commands():
+    modules = (Path(__file__).parents[2] / "minigpt_tok" / "cli").glob("*.py")
+    examples = {
+        path.stem for path in modules if re.search(r"^EXAMPLE = ", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert examples == set(COMMANDS)
 
 
 def test_version(run):

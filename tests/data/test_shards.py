@@ -185,7 +185,7 @@ def test_another_tokenizers_unfinished_work_is_not_given_up_unasked(
 ):
     with pytest.raises(StopError):
         encode_corpus(stopped_after(200, many_texts), tokenizer, tmp_path, workers=1)
-    with pytest.raises(TokenizerMismatchError, match="--overwrite"):
+    with pytest.raises(TokenizerMismatchError, match="overwrite=True"):
         encode_corpus(many_texts, other_tokenizer, tmp_path)
     path = encode_corpus(many_texts, other_tokenizer, tmp_path, overwrite=True)["train"]
     assert read_metadata(path).tokenizer_fingerprint == other_tokenizer.fingerprint

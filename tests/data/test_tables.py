@@ -64,11 +64,9 @@ def test_arrow_files_that_can_be_jumped_in(tmp_path):
 
 def test_the_column_is_guessed_or_asked_for(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"a": "1", "n": 2, "b": "3"}\n')
-    with pytest.raises(
-        CorpusError, match=r"which column holds the text\? Give text_column \(--text-column\), one of: a, b"
-    ):
+    with pytest.raises(CorpusError, match=r"which column holds the text\? Give text_column, one of: a, b"):
         documents(tmp_path / "x.jsonl")
-    with pytest.raises(CorpusError, match=r"the column 'id' holds int64, not strings.*--text-column.*: text"):
+    with pytest.raises(CorpusError, match=r"the column 'id' holds int64, not strings.*text_column: text"):
         documents(put(tmp_path / "y.parquet"), text_column="id")
     assert documents(put(tmp_path / "z.parquet", column="whatever")) == KEPT  # the only one of strings
 

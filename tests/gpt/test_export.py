@@ -90,7 +90,7 @@ def test_another_export_is_not_overwritten_unless_asked(tiny, tokenizer, tmp_pat
     other = train_tokenizer(TEXTS, 280, special_tokens=["<|endoftext|>"])
     export_gpt2(tiny(other.vocab_size), other, tmp_path)
     export_gpt2(tiny(other.vocab_size, seed=1), other, tmp_path)
-    with pytest.raises(FormatError, match=f"made with the tokenizer {other.fingerprint}.*--overwrite"):
+    with pytest.raises(FormatError, match=f"made with the tokenizer {other.fingerprint}.*overwrite=True"):
         export_gpt2(tiny(tokenizer.vocab_size), tokenizer, tmp_path)
     export_gpt2(tiny(tokenizer.vocab_size), tokenizer, tmp_path, overwrite=True)
     (tmp_path / "config.json").write_text("[]")
