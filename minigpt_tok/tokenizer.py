@@ -253,18 +253,28 @@ class Tokenizer:
 
     def encode_batch_to_numpy(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str] | Iterable[bytes],
         *,
         allowed_special: SpecialTokens = (),
         disallowed_special: SpecialTokens = (),
         add_special_tokens: bool = False,
+        separator_id: int | None = None,
     ) -> Batch:
-        """As `encode_batch`, flat: ids `(n_tokens,)` of `dtype`, offsets int64 `(n_texts + 1,)`, from 0."""
+        """As `encode_batch`, flat: ids `(n_tokens,)` of `dtype`, offsets int64 `(n_texts + 1,)`, from 0.
+
+        Args:
+            texts: each a `str`, or `bytes` of UTF-8, which need no decoding.
+            allowed_special, disallowed_special, add_special_tokens: see `encode`.
+            separator_id: an id that follows each text, and counts as its: that of `<|endoftext|>`, say.
+        """
+        if separator_id is not None and not 0 <= separator_id < self.vocab_size:
+            raise TokenizerError(f"separator_id is {separator_id}; the ids of this tokenizer are below {self.vocab_size}")
         return self._encoder.encode_batch_to_numpy(
             _checked_list(texts),
             allowed_special=allowed_special,
             disallowed_special=disallowed_special,
             add_special_tokens=add_special_tokens,
+            separator_id=separator_id,
         )
 
     def encode_iter(
@@ -576,12 +586,12 @@ def _checked(text: str) -> str:
 
 
 def _checked_batch(texts: Iterable[str]) -> Iterable[str]:
-    if isinstance(texts, str):
-        raise TokenizerError("texts is one str; pass a list of texts, or call encode")
+    if isinstance(texts, (str, bytes)):
+        raise TokenizerError(f"texts is one {type(texts).__name__}; pass a list of texts, or call encode")
     return texts
 
 
-def _checked_list(texts: Iterable[str]) -> list[str]:
+def _checked_list(texts: Iterable[Any]) -> list[Any]:
     texts = _checked_batch(texts)
     return texts if isinstance(texts, list) else list(texts)
 

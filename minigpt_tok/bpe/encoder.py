@@ -129,7 +129,7 @@ class Encoder:
         if not isinstance(text, str) and (allowed_special or disallowed_special or self.added.matcher()):
             text = from_utf8(text)  # added tokens are looked for in characters
         ids = self._encode_to_numpy(text, self._matcher(text, allowed_special, disallowed_special))
-        return self._with_around([ids]) if add_special_tokens else ids
+        return self._with_around([ids], self.after) if add_special_tokens else ids
 
     def count(
         self,
@@ -159,25 +159,28 @@ class Encoder:
 
     def encode_batch_to_numpy(
         self,
-        texts: list[str],
+        texts: list[str] | list[bytes],
         *,
         allowed_special: SpecialTokens = (),
         disallowed_special: SpecialTokens = (),
         add_special_tokens: bool = False,
+        separator_id: int | None = None,
     ) -> Batch:
         """Ids of each text, flat; see `Tokenizer.encode_batch_to_numpy`."""
-        for text in texts if disallowed_special else ():
-            self._matcher(text, allowed_special, disallowed_special)
-        ids, offsets = self._encode_batch_to_numpy(texts, self.added.matcher(allowed_special))
+        for number, text in enumerate(texts if disallowed_special else ()):
+            self._matcher(_numbered_text(number, text), allowed_special, disallowed_special)
+        matcher = self.added.matcher(allowed_special)
         if not add_special_tokens or not texts:
-            return Batch(ids, offsets)
-        more = len(self.before) + len(self.after)
+            return Batch(*self._encode_batch_to_numpy(texts, matcher, separator_id))
+        ids, offsets = self._encode_batch_to_numpy(texts, matcher, None)
+        after = [*self.after, *([] if separator_id is None else [separator_id])]
         each = [ids[start:end] for start, end in pairwise(offsets.tolist())]
-        return Batch(self._with_around(each), offsets + more * np.arange(len(offsets)))
+        more = len(self.before) + len(after)
+        return Batch(self._with_around(each, after), offsets + more * np.arange(len(offsets)))
 
-    def _with_around(self, many: list[np.ndarray]) -> np.ndarray:
-        before, after = (np.array(ids, dtype=self.dtype) for ids in (self.before, self.after))
-        return np.concatenate([part for ids in many for part in (before, ids, after)])
+    def _with_around(self, many: list[np.ndarray], after: Sequence[int]) -> np.ndarray:
+        ends = [np.array(ids, dtype=self.dtype) for ids in (self.before, after)]
+        return np.concatenate([part for ids in many for part in (ends[0], ids, ends[1])])
 
     def _matcher(
         self, text: str | memoryview, allowed_special: SpecialTokens, disallowed_special: SpecialTokens
@@ -202,8 +205,12 @@ class Encoder:
     def _encode_batch(self, texts: list[str], matcher: Matcher) -> list[list[int]]:
         return [self._encode_number(number, text, matcher) for number, text in enumerate(texts)]
 
-    def _encode_batch_to_numpy(self, texts: list[str], matcher: Matcher) -> Batch:
-        arrays = [np.array(ids, dtype=self.dtype) for ids in self._encode_batch(texts, matcher)]
+    def _encode_batch_to_numpy(
+        self, texts: list[str] | list[bytes], matcher: Matcher, separator_id: int | None
+    ) -> Batch:
+        many = self._encode_batch([_numbered_text(number, text) for number, text in enumerate(texts)], matcher)
+        last = [] if separator_id is None else [separator_id]
+        arrays = [np.array(ids + last, dtype=self.dtype) for ids in many]
         offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
         np.cumsum([len(array) for array in arrays], out=offsets[1:])
         return Batch(np.concatenate([np.empty(0, dtype=self.dtype), *arrays]), offsets)
@@ -505,7 +512,7 @@ class Encoder:
         )
 
 
-def from_utf8(text: str | memoryview) -> str:
+def from_utf8(text: str | bytes | memoryview) -> str:
     """The text of UTF-8 in memory; a text is itself.
 
     Raises:
@@ -515,6 +522,16 @@ def from_utf8(text: str | memoryview) -> str:
         return text if isinstance(text, str) else str(text, "utf-8")
     except UnicodeDecodeError as error:
         raise TokenizerError(f"the text is not UTF-8 at byte {error.start:,}") from None
+
+
+def _numbered_text(number: int, text: str | bytes) -> str:
+    """A text of several; what is no text is left to whoever encodes it."""
+    if not isinstance(text, bytes):
+        return text
+    try:
+        return from_utf8(text)
+    except TokenizerError as error:
+        raise TokenizerError(f"texts[{number}]: {error}") from None
 
 
 def _as_bytes(piece: str | bytes) -> bytes:

@@ -5,7 +5,7 @@ Both give the same results; `make_encoder`, `make_decoder` and `make_counter` ar
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from typing import Any
 
@@ -32,6 +32,17 @@ LARGEST_NUMBER = 1 << 62  # for the core, which counts in 64 bits: as good as no
 def cores() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def is_utf8(raw: bytes) -> bool:
+    """Whether bytes are a text."""
+    if core is not None:
+        return core.first_invalid_utf8(raw) is None
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def make_encoder(model: BPEModel, around: Around = ((), ())) -> Encoder:
@@ -167,13 +178,15 @@ class FastEncoder(CoreEncoder):
         except (ValueError, OverflowError, TypeError):
             return super()._encode_batch(texts, matcher)  # says which text it is, and what is wrong with it
 
-    def _encode_batch_to_numpy(self, texts: list[str], matcher: Matcher) -> Batch:
+    def _encode_batch_to_numpy(
+        self, texts: list[str] | list[bytes], matcher: Matcher, separator_id: int | None
+    ) -> Batch:
         if matcher:
-            return super()._encode_batch_to_numpy(texts, matcher)
+            return super()._encode_batch_to_numpy(texts, matcher, separator_id)
         try:
-            return self._core.encode_batch_to_numpy(texts, cores())  # type: ignore[no-any-return]
+            return self._core.encode_batch_to_numpy(texts, cores(), separator_id)  # type: ignore[no-any-return]
         except (ValueError, OverflowError, TypeError):
-            return super()._encode_batch_to_numpy(texts, matcher)
+            return super()._encode_batch_to_numpy(texts, matcher, separator_id)
 
     def _what_is_wrong(self, error: Exception, text: str | memoryview, offset: int = 0) -> TokenizerError:
         if isinstance(error, OverflowError):
@@ -197,9 +210,9 @@ class NormalizingEncoder(FastEncoder):
         """None: the text is looked at before the core has it."""
         return None
 
-    def _normal(self, text: str | memoryview) -> str:
+    def _normal(self, text: str | bytes | memoryview) -> str:
         assert self.normalizer is not None
-        return self.normalizer(text if isinstance(text, str) else from_utf8(text))
+        return self.normalizer(from_utf8(text))
 
     def _encode(self, text: str, matcher: Matcher, *, offset: int = 0) -> list[int]:
         if matcher or not isinstance(text, str):
@@ -236,13 +249,14 @@ class NormalizingEncoder(FastEncoder):
         except (ValueError, OverflowError):
             return Encoder._encode_batch(self, texts, matcher)  # says which text it is, and what is wrong with it
 
-    def _encode_batch_to_numpy(self, texts: list[str], matcher: Matcher) -> Batch:
-        if matcher or not all(isinstance(text, str) for text in texts):
-            return super()._encode_batch_to_numpy(texts, matcher)
-        try:
-            return self._core.encode_batch_to_numpy([self._normal(text) for text in texts], cores())  # type: ignore[no-any-return]
-        except (ValueError, OverflowError):
-            return Encoder._encode_batch_to_numpy(self, texts, matcher)
+    def _encode_batch_to_numpy(
+        self, texts: list[str] | list[bytes], matcher: Matcher, separator_id: int | None
+    ) -> Batch:
+        if not matcher and all(isinstance(text, (str, bytes)) for text in texts):
+            with suppress(ValueError, OverflowError, TokenizerError):
+                normal = [self._normal(text) for text in texts]
+                return self._core.encode_batch_to_numpy(normal, cores(), separator_id)  # type: ignore[no-any-return]
+        return Encoder._encode_batch_to_numpy(self, texts, matcher, separator_id)
 
 
 class FastPieceCounter(PieceCounter):

@@ -87,10 +87,11 @@ class Bound {
         return ids.size();
     }
 
-    std::pair<py::array, py::array> encode_batch_to_numpy(const py::list& texts, unsigned threads) {
+    // Each text a str, or bytes that should be UTF-8.
+    std::pair<py::array, py::array> encode_batch_to_numpy(const py::list& texts, unsigned threads, std::optional<Id> separator) {
         Ids<Id> ids;
         std::vector<std::size_t> counts;
-        batch(texts, threads, ids, counts);
+        batch(texts, text_or_utf8_of, threads, separator, ids, counts);
         py::array_t<std::int64_t> offsets(static_cast<py::ssize_t>(counts.size() + 1));
         std::int64_t* at = offsets.mutable_data();
         *at = 0;
@@ -101,7 +102,7 @@ class Bound {
     py::list encode_batch(const py::list& texts, unsigned threads) {
         Ids<Id> ids;
         std::vector<std::size_t> counts;
-        batch(texts, threads, ids, counts);
+        batch(texts, text_of, threads, std::nullopt, ids, counts);
         py::list lists(counts.size());
         const Id* at = ids.data();
         Signals signals;
@@ -117,15 +118,16 @@ class Bound {
     Ids<Id> scratch_;
     std::vector<PyObject*> integers_;  // one ready-made int for every id, so that a list costs no conversion
 
-    void batch(const py::list& list, unsigned threads, Ids<Id>& ids, std::vector<std::size_t>& counts) {
+    void batch(const py::list& list, Text (*read)(PyObject*), unsigned threads, std::optional<Id> separator, Ids<Id>& ids,
+               std::vector<std::size_t>& counts) {
         const py::tuple kept(list);  // another thread may change the list meanwhile
         std::vector<Text> texts;
         texts.reserve(kept.size());
-        for (const auto& text : kept) texts.push_back(text_of(text.ptr()));
+        for (const auto& text : kept) texts.push_back(read(text.ptr()));
         std::deque<typename Encoder<Id>::Lease> workers;
         for (unsigned t = Encoder<Id>::threads_for(texts, threads); t; --t) workers.emplace_back(*encoder_);
         std::size_t bad;
-        without_gil([&](const GoOn& go_on) { encoder_->encode_batch(texts, workers, ids, counts, bad, go_on); });
+        without_gil([&](const GoOn& go_on) { encoder_->encode_batch(texts, separator, workers, ids, counts, bad, go_on); });
         if (bad != kValid) throw py::value_error("text " + std::to_string(bad) + " cannot be encoded");
     }
 
@@ -189,7 +191,7 @@ void bind(py::module_& module, const char* name) {
         .def("encode_to_numpy", &B::encode_to_numpy)
         .def("count", &B::count)
         .def("encode_batch", &B::encode_batch)
-        .def("encode_batch_to_numpy", &B::encode_batch_to_numpy);
+        .def("encode_batch_to_numpy", &B::encode_batch_to_numpy, py::arg("texts"), py::arg("threads"), py::arg("separator") = py::none());
 }
 
 Vocab byte_vocab(const py::list& tokens, bool by_bytes, const std::vector<u32>& lefts, const std::vector<u32>& rights,

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <mutex>
+#include <optional>
 
 #include "encode.hpp"
 #include "in_order.hpp"
@@ -16,6 +17,7 @@ struct Text {
     const void* data;
     std::size_t length;  // in its own units
     unsigned width;
+    bool may_be_invalid = false;  // bytes of which nobody knows yet whether they are UTF-8
 };
 
 template <class Id>
@@ -52,7 +54,9 @@ class Encoder {
     template <class Out, class Check>
     static void encode(Worker<Id>& worker, const Text& text, Out& out, Check go_on) {
         switch (text.width) {
-            case 0: return worker.encode_utf8(static_cast<const u8*>(text.data), text.length, out, go_on);
+            case 0:
+                if (text.may_be_invalid && first_invalid_utf8(static_cast<const u8*>(text.data), text.length) != kValid) throw BadText{};
+                return worker.encode_utf8(static_cast<const u8*>(text.data), text.length, out, go_on);
             case 1: return worker.encode_characters(static_cast<const u8*>(text.data), text.length, out, go_on);
             case 2: return worker.encode_characters(static_cast<const u16*>(text.data), text.length, out, go_on);
             default: return worker.encode_characters(static_cast<const u32*>(text.data), text.length, out, go_on);
@@ -76,15 +80,16 @@ class Encoder {
         return static_cast<unsigned>(std::max<std::size_t>(1, std::min({std::size_t{most}, worth, texts.size()})));
     }
 
-    // All texts in order, with the number of ids of each; the workers take chunks of neighbouring texts as they get on. A text
-    // that cannot be encoded gives its number in `bad` (the first one's, if there are several) and ends the work.
-    void encode_batch(const std::vector<Text>& texts, std::deque<Lease>& workers, Ids<Id>& out,
+    // All texts in order, each followed by the separator if there is one, with the number of ids of each; the workers take
+    // chunks of neighbouring texts as they get on. A text that cannot be encoded gives its number in `bad` (the first one's, if
+    // there are several) and ends the work.
+    void encode_batch(const std::vector<Text>& texts, std::optional<Id> separator, std::deque<Lease>& workers, Ids<Id>& out,
                       std::vector<std::size_t>& counts, std::size_t& bad, const GoOn& go_on) {
         counts.assign(texts.size(), 0);
         bad = kValid;
         const auto threads = static_cast<unsigned>(workers.size());
         out.expect_text(total(texts));
-        if (threads == 1) return encode_some(*workers[0], texts, 0, texts.size(), out, counts, bad, go_on);
+        if (threads == 1) return encode_some(*workers[0], texts, 0, texts.size(), separator, out, counts, bad, go_on);
         const std::vector<std::size_t> ends = chunk_ends(texts);
         InOrder<Id> order(out, ends.size());
         std::deque<typename InOrder<Id>::Part> parts;
@@ -94,7 +99,7 @@ class Encoder {
         share(threads, go_on, [&](unsigned t, const GoOn& ask) {
             for (std::size_t chunk; bads[t] == kValid && ask() && (chunk = next++) < ends.size();) {
                 const std::size_t first = chunk ? ends[chunk - 1] : 0;
-                encode_some(*workers[t], texts, first, ends[chunk], parts[t].next(), counts, bads[t], ask);
+                encode_some(*workers[t], texts, first, ends[chunk], separator, parts[t].next(), counts, bads[t], ask);
                 parts[t].finish(chunk);
             }
             if (bads[t] != kValid) next = ends.size();  // chunks before this one have been taken by others, who finish them
@@ -135,7 +140,8 @@ class Encoder {
     }
 
     static void encode_some(Worker<Id>& worker, const std::vector<Text>& texts, std::size_t first, std::size_t last,
-                            Ids<Id>& out, std::vector<std::size_t>& counts, std::size_t& bad, const GoOn& go_on) {
+                            std::optional<Id> separator, Ids<Id>& out, std::vector<std::size_t>& counts, std::size_t& bad,
+                            const GoOn& go_on) {
         bool going = true;
         const GoOn check = [&] { return going = going && go_on(); };
         const typename Worker<Id>::Asking asking(worker, check);
@@ -149,6 +155,7 @@ class Encoder {
                 bad = i;
                 return;
             }
+            if (separator) out.append(&*separator, 1);
             counts[i] = out.size() - before;
         }
     }

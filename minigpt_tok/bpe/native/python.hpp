@@ -26,6 +26,11 @@ Text text_of(PyObject* object) {
     return {PyUnicode_DATA(object), length, static_cast<unsigned>(PyUnicode_KIND(object))};
 }
 
+Text text_or_utf8_of(PyObject* object) {
+    if (!PyBytes_Check(object)) return text_of(object);
+    return {PyBytes_AS_STRING(object), static_cast<std::size_t>(PyBytes_GET_SIZE(object)), 0, true};
+}
+
 // A daemon thread that asks for the GIL while Python ends is ended there and then, by unwinding it (on Linux, before Python
 // 3.14). Destructors would end the process over that, so such a thread stands still instead, as it does from 3.14 on.
 [[noreturn]] void stand_still() {

@@ -1,0 +1,71 @@
+"""`encode_batch_to_numpy` on texts that are UTF-8 already, and with a separator after each; with the core and without."""
+
+import numpy as np
+import pytest
+
+from minigpt_tok import train_tokenizer
+from minigpt_tok.bpe import fast
+from minigpt_tok.errors import TokenizerError
+
+TEXTS = ["", "the cat's sat", "naïve 日本語 \U0001f600\n\n", "<|endoftext|> is text", "a" * 3000]
+
+
+@pytest.fixture(params=["core", "pure"])
+def tokenizer(request, monkeypatch):
+    if request.param == "pure":
+        monkeypatch.setattr(fast, "core", None)
+    elif fast.core is None:
+        pytest.skip("there is no core")
+    texts = ["the cat sat on the mat, the naïve cat"] * 3
+    return train_tokenizer(texts, vocab_size=270, special_tokens=["<|endoftext|>"])
+
+
+def flat(tokenizer, texts, **options):
+    ids, offsets = tokenizer.encode_batch_to_numpy(texts, **options)
+    assert ids.dtype == tokenizer.dtype
+    assert offsets.dtype == np.int64
+    return ids.tolist(), offsets.tolist()
+
+
+@pytest.mark.parametrize("special", [(), "all"])
+def test_bytes_give_the_ids_of_their_text(tokenizer, special):
+    raws = [text.encode("utf-8") for text in TEXTS]
+    assert flat(tokenizer, raws, allowed_special=special) == flat(tokenizer, TEXTS, allowed_special=special)
+    assert flat(tokenizer, []) == ([], [0])
+
+
+def test_a_separator_follows_each_text(tokenizer):
+    end = tokenizer.special_tokens["<|endoftext|>"]
+    each = [[*tokenizer.encode(text), end] for text in TEXTS]
+    expected = [id for ids in each for id in ids], np.cumsum([0, *map(len, each)]).tolist()
+    for texts in (TEXTS, [text.encode("utf-8") for text in TEXTS]):
+        for special in (True, False):  # this tokenizer's file asks for nothing around a text
+            assert flat(tokenizer, texts, separator_id=end, add_special_tokens=special) == expected
+    assert flat(tokenizer, [], separator_id=end) == ([], [0])
+
+
+@pytest.mark.parametrize("id", [-1, 270, 70_000])
+def test_a_separator_outside_the_vocabulary(tokenizer, id):
+    with pytest.raises(TokenizerError, match=rf"separator_id is {id}"):
+        tokenizer.encode_batch_to_numpy(["a"], separator_id=id)
+
+
+@pytest.mark.parametrize(
+    ("bad", "place"),
+    [(b"ab\xff", 2), (b"\xc3", 0), (b"a\xed\xa0\x80", 1), (b"a\xe2\x82", 1), (b"\xf4\x90\x80\x80", 0)],
+)
+@pytest.mark.parametrize("options", [{}, {"allowed_special": "all"}, {"disallowed_special": "all"}])
+def test_bytes_that_are_no_text_are_said_with_their_place(tokenizer, bad, place, options):
+    with pytest.raises(TokenizerError, match=rf"^texts\[1\]: the text is not UTF-8 at byte {place}$"):
+        tokenizer.encode_batch_to_numpy([b"good", bad, b"good"], **options)
+
+
+def test_a_special_token_that_is_not_allowed_is_found_in_bytes(tokenizer):
+    with pytest.raises(TokenizerError, match="endoftext"):
+        tokenizer.encode_batch_to_numpy([b"a", b"x<|endoftext|>"], disallowed_special="all")
+
+
+@pytest.mark.parametrize("thing", [None, 5, bytearray(b"a")])
+def test_what_is_neither(tokenizer, thing):
+    with pytest.raises(TokenizerError, match=rf"^texts\[1\] is {type(thing).__name__}, not str"):
+        tokenizer.encode_batch_to_numpy(["a", thing])
