@@ -253,7 +253,7 @@ class Tokenizer:
 
     def encode_batch_to_numpy(
         self,
-        texts: Iterable[str] | Iterable[bytes],
+        texts: Iterable[str | bytes],
         *,
         allowed_special: SpecialTokens = (),
         disallowed_special: SpecialTokens = (),
@@ -268,7 +268,9 @@ class Tokenizer:
             separator_id: an id that follows each text, and counts as its: that of `<|endoftext|>`, say.
         """
         if separator_id is not None and not 0 <= separator_id < self.vocab_size:
-            raise TokenizerError(f"separator_id is {separator_id}; the ids of this tokenizer are below {self.vocab_size}")
+            raise TokenizerError(
+                f"separator_id is {separator_id}; the ids of this tokenizer are below {self.vocab_size}"
+            )
         return self._encoder.encode_batch_to_numpy(
             _checked_list(texts),
             allowed_special=allowed_special,

@@ -159,7 +159,7 @@ class Encoder:
 
     def encode_batch_to_numpy(
         self,
-        texts: list[str] | list[bytes],
+        texts: Sequence[str | bytes],
         *,
         allowed_special: SpecialTokens = (),
         disallowed_special: SpecialTokens = (),
@@ -205,9 +205,7 @@ class Encoder:
     def _encode_batch(self, texts: list[str], matcher: Matcher) -> list[list[int]]:
         return [self._encode_number(number, text, matcher) for number, text in enumerate(texts)]
 
-    def _encode_batch_to_numpy(
-        self, texts: list[str] | list[bytes], matcher: Matcher, separator_id: int | None
-    ) -> Batch:
+    def _encode_batch_to_numpy(self, texts: Sequence[str | bytes], matcher: Matcher, separator_id: int | None) -> Batch:
         many = self._encode_batch([_numbered_text(number, text) for number, text in enumerate(texts)], matcher)
         last = [] if separator_id is None else [separator_id]
         arrays = [np.array(ids + last, dtype=self.dtype) for ids in many]

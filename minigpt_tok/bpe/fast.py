@@ -178,9 +178,7 @@ class FastEncoder(CoreEncoder):
         except (ValueError, OverflowError, TypeError):
             return super()._encode_batch(texts, matcher)  # says which text it is, and what is wrong with it
 
-    def _encode_batch_to_numpy(
-        self, texts: list[str] | list[bytes], matcher: Matcher, separator_id: int | None
-    ) -> Batch:
+    def _encode_batch_to_numpy(self, texts: Sequence[str | bytes], matcher: Matcher, separator_id: int | None) -> Batch:
         if matcher:
             return super()._encode_batch_to_numpy(texts, matcher, separator_id)
         try:
@@ -249,9 +247,7 @@ class NormalizingEncoder(FastEncoder):
         except (ValueError, OverflowError):
             return Encoder._encode_batch(self, texts, matcher)  # says which text it is, and what is wrong with it
 
-    def _encode_batch_to_numpy(
-        self, texts: list[str] | list[bytes], matcher: Matcher, separator_id: int | None
-    ) -> Batch:
+    def _encode_batch_to_numpy(self, texts: Sequence[str | bytes], matcher: Matcher, separator_id: int | None) -> Batch:
         if not matcher and all(isinstance(text, (str, bytes)) for text in texts):
             with suppress(ValueError, OverflowError, TokenizerError):
                 normal = [self._normal(text) for text in texts]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from minigpt_tok.data import hub, local_files, pydocs, text_files
-from minigpt_tok.data.documents import Documents, Raw, ReadCounts, Reader, from_texts
+from minigpt_tok.data.documents import Documents, ReadCounts, Reader, from_texts
 from minigpt_tok.data.mixture import MixedReader, Mixture
 from minigpt_tok.data.parts import Options, Part, total
 from minigpt_tok.data.splits import DEFAULT_FRACTIONS, DEFAULT_SALT, SPLITS, HashSplit, canonical_split
@@ -163,7 +163,7 @@ def open_corpus(
         return Corpus(corpus_name, splits, everything, assign)
     own = {split: documents(split, part.readers[split], part.sizes[split]) for split in SPLITS if split in part.readers}
     everything = Documents(
-        lambda counts: chain.from_iterable(split.with_bytes() for split in own.values()),
+        lambda counts: chain.from_iterable(split.in_utf8() for split in own.values()),
         corpus=corpus_name,
         split="all",
         size_bytes=total(split.size_bytes for split in own.values()),
@@ -189,7 +189,7 @@ def _with_held_out(part: Part, name: str, every: int, documents: Callable[..., D
         name,
         splits,
         Documents(
-            lambda counts: chain.from_iterable(split.with_bytes() for split in splits.values()),
+            lambda counts: chain.from_iterable(split.in_utf8() for split in splits.values()),
             corpus=name,
             split="all",
             size_bytes=total(split.size_bytes for split in splits.values()),
@@ -261,7 +261,7 @@ class _Chained:
     def __init__(self, readers: Sequence[Reader]) -> None:
         self._readers = readers
 
-    def __call__(self, counts: ReadCounts) -> Iterator[str | Raw]:
+    def __call__(self, counts: ReadCounts) -> Iterator[str | bytes]:
         return chain.from_iterable(reader(counts) for reader in self._readers)
 
     def whole_files(self) -> list[Path] | None:

@@ -1,10 +1,12 @@
 """`Documents`: a stream of texts that can be read again and again, with an account of what the last reading met."""
 
 import dataclasses
+import hashlib
 import tempfile
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
 
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import MappedText
@@ -23,15 +25,8 @@ class ReadCounts:
     byte_order_marks: int = 0  # kept, as the first character of a document
 
 
-class Raw(NamedTuple):
-    """A text that was read as bytes, and the bytes: nobody need encode it again to hash or measure it."""
-
-    text: str
-    raw: bytes  # UTF-8
-
-
-# Starts a new reading, and counts what it removes as it goes. Gives texts, or texts with their bytes.
-Reader = Callable[[ReadCounts], Iterator[str | Raw]]
+# Starts a new reading, and counts what it removes as it goes. Gives texts, or texts as bytes, which are UTF-8.
+Reader = Callable[[ReadCounts], Iterator[str | bytes]]
 
 
 class Documents:
@@ -93,24 +88,24 @@ class Documents:
         return None if paths is None else [MappedText(path) for path in paths]
 
     def __iter__(self) -> Iterator[str]:
-        return (text for text, _ in self.with_bytes())
+        return (raw.decode("utf-8") for raw in self.in_utf8())
 
-    def with_bytes(self) -> Iterator[Raw]:
-        """A reading that gives each text with its UTF-8, which has to be known here in any case."""
+    def in_utf8(self) -> Iterator[bytes]:
+        """A reading that gives each text in UTF-8, for whoever hashes, measures or encodes it."""
         counts = ReadCounts()
         keep = self._keep
         for number, document in enumerate(self._limited(counts)):
-            if keep is None or keep(number, document.raw):
+            if keep is None or keep(number, document):
                 counts.documents += 1
-                counts.n_bytes += len(document.raw)
+                counts.n_bytes += len(document)
                 yield document
         self._counts = counts
 
-    def _limited(self, counts: ReadCounts) -> Iterator[Raw]:
+    def _limited(self, counts: ReadCounts) -> Iterator[bytes]:
         n_documents = n_bytes = 0
         for number, given in enumerate(self._read(counts)):
-            document = given if type(given) is Raw else self._encoded(given, number)
-            size = len(document.raw)
+            document = given if isinstance(given, bytes) else self._encoded(given, number)
+            size = len(document)
             if size == 0:
                 counts.empty_documents += 1
                 continue
@@ -128,11 +123,9 @@ class Documents:
             if n_documents == self._max_documents:
                 return
 
-    def _encoded(self, text: object, number: int) -> Raw:
-        if not isinstance(text, str):
-            raise CorpusError(f"{self.name}: document {number} is {type(text).__name__}, not str")
+    def _encoded(self, text: str, number: int) -> bytes:
         try:
-            return Raw(text, text.encode("utf-8"))
+            return text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise CorpusError(
                 f"{self.name}: document {number} has a lone surrogate (U+{ord(text[error.start]):04X}) at character "
@@ -141,6 +134,30 @@ class Documents:
 
     def __repr__(self) -> str:
         return f"<Documents of {self.name}>"
+
+
+class TextHash:
+    """What identifies the text of documents, in order: the SHA-256 of two SHA-256 digests, that of all their bytes one after
+    another and that of their sizes in bytes (int64, little-endian).
+    """
+
+    def __init__(self) -> None:
+        self._bytes, self._sizes = hashlib.sha256(), hashlib.sha256()
+
+    def update(self, texts: Sequence[bytes]) -> None:
+        """Add documents, in UTF-8."""
+        self._bytes.update(b"".join(texts))  # at once: for each alone, threads would wait for one another
+        self._sizes.update(np.fromiter(map(len, texts), "<i8", len(texts)).data)
+
+    def copy(self) -> "TextHash":
+        """Another that goes its own way from here."""
+        other = TextHash()
+        other._bytes, other._sizes = self._bytes.copy(), self._sizes.copy()
+        return other
+
+    def hexdigest(self) -> str:
+        """64 hexadecimal digits."""
+        return hashlib.sha256(self._bytes.digest() + self._sizes.digest()).hexdigest()
 
 
 def utf8_size(text: str) -> int:
@@ -170,9 +187,7 @@ class Spool:
     def _drain(self) -> None:
         if self._texts is None:
             return
-        for number, text in enumerate(self._texts):
-            if not isinstance(text, str):
-                raise CorpusError(f"document {number} is {type(text).__name__}, not str")
+        for text in only_texts(self._texts):
             raw = text.encode("utf-8", "surrogatepass")  # the reading reports surrogates, with the document's number
             self._file.write(raw)
             self._sizes.append(len(raw))
@@ -184,6 +199,18 @@ def from_texts(texts: Iterable[str]) -> Reader:
     again: Iterable[str] = Spool(texts) if isinstance(texts, Iterator) else texts
 
     def read(counts: ReadCounts) -> Iterator[str]:
-        return iter(again)
+        return only_texts(again)
 
     return read
+
+
+def only_texts(things: Iterable[object]) -> Iterator[str]:
+    """Texts that somebody else gives.
+
+    Raises:
+        CorpusError: one is none; bytes are none either, since nobody knows what they hold.
+    """
+    for number, thing in enumerate(things):
+        if not isinstance(thing, str):
+            raise CorpusError(f"document {number} is {type(thing).__name__}, not str")
+        yield thing

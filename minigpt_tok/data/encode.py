@@ -8,7 +8,6 @@ Memory holds a few batches and the longest document.
 """
 
 import contextlib
-import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minigpt_tok.data.corpora import Source, open_corpus
-from minigpt_tok.data.documents import Documents, Raw
+from minigpt_tok.data.documents import Documents, TextHash
 from minigpt_tok.data.engines import Engine
 from minigpt_tok.data.id_file import IdFile, IdFileMetadata, read_metadata
 from minigpt_tok.data.lanes import Lane, encode_lanes
@@ -110,7 +109,7 @@ def encode_corpus(
             done |= _encode_splits(engine, todo, _assigned(corpus.documents, corpus.assign), report)
         else:
             for split, one in todo.items():
-                stream = ((split, document) for document in one.documents.with_bytes())
+                stream = ((split, document) for document in one.documents.in_utf8())
                 done |= _encode_splits(engine, {split: one}, stream, report)
     for split, one in work.items():
         if split not in done:
@@ -144,12 +143,12 @@ class _Work(NamedTuple):
     metadata: IdFileMetadata
 
 
-def _assigned(documents: Documents, assign: HashSplit) -> Iterator[tuple[str, Raw]]:
-    return ((assign.of_bytes(document.raw), document) for document in documents.with_bytes())
+def _assigned(documents: Documents, assign: HashSplit) -> Iterator[tuple[str, bytes]]:
+    return ((assign.of_bytes(document), document) for document in documents.in_utf8())
 
 
 def _encode_splits(
-    engine: Engine, work: Mapping[str, _Work], documents: Iterable[tuple[str, Raw]], report: "_Reporter"
+    engine: Engine, work: Mapping[str, _Work], documents: Iterable[tuple[str, bytes]], report: "_Reporter"
 ) -> dict[str, IdFileMetadata]:
     """Write id files from one stream of (split, document) pairs; none for a split that has no documents."""
     result: dict[str, IdFileMetadata] = {}
@@ -223,12 +222,10 @@ def _finished(work: _Work) -> IdFileMetadata | None:
     except FormatError as error:
         log.warning("%s; it is encoded again", error)
         return None
-    digest = hashlib.sha256()
-    n_documents = 0
-    for _, raw in documents.with_bytes():  # reading and hashing costs a small part of encoding
-        digest.update(hashlib.sha256(raw).digest())
-        n_documents += 1
-    if (digest.hexdigest(), n_documents) != (have.text_sha256, have.n_documents):
+    text = TextHash()
+    for document in documents.in_utf8():  # reading and hashing costs a small part of encoding
+        text.update([document])
+    if text.hexdigest() != have.text_sha256:
         return None
     log.info("%s is whole and of the same text; it is kept", path)
     return have

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigpt_tok.bpe.fast import cores
-from minigpt_tok.data.documents import Raw
 from minigpt_tok.errors import (
     DataError,
     MiniGPTTokError,
@@ -58,41 +57,24 @@ class Batch(NamedTuple):
     split: str
     name: str  # of corpus and split, for messages
     first: int  # the number of the first of them in the split
-    documents: list[Raw]
+    texts: list[bytes]  # UTF-8
     n_bytes: int
 
 
 def encode_batch(
-    kind: type[Tokenizer], form: bytes, fingerprint: str, separator_id: int | None, raws: list[bytes]
+    kind: type[Tokenizer], form: bytes, fingerprint: str, separator_id: int | None, texts: list[bytes]
 ) -> EncodedBatch:
     """What a worker does: encode texts (UTF-8) with the tokenizer of this class and JSON form, compressed by zlib.
 
     The tokenizer is made once in each worker.
     """
-    return encode_texts(_rebuilt(kind, form, fingerprint), separator_id, [raw.decode("utf-8") for raw in raws])
+    return encode_texts(_rebuilt(kind, form, fingerprint), separator_id, texts)
 
 
-def encode_texts(tokenizer: Tokenizer, separator_id: int | None, texts: list[str]) -> EncodedBatch:
-    """The ids of texts, each followed by the separator, if there is one."""
-    ids, offsets = tokenizer.encode_batch_to_numpy(texts)
-    lengths = np.diff(offsets)
-    if separator_id is not None:
-        ids = _with_separators(ids, offsets, separator_id)
-        lengths = lengths + 1
-    return EncodedBatch(ids, lengths)
-
-
-def _with_separators(ids: np.ndarray, offsets: np.ndarray, separator_id: int) -> np.ndarray:
-    """`np.insert(ids, offsets[1:], separator_id)`; for long documents by copying each, at a third of the cost."""
-    if len(ids) < 256 * len(offsets):
-        return np.insert(ids, offsets[1:], separator_id)
-    longer = np.empty(len(ids) + len(offsets) - 1, dtype=ids.dtype)
-    start = 0
-    for n, end in enumerate(offsets[1:].tolist()):
-        longer[start + n : end + n] = ids[start:end]
-        longer[end + n] = separator_id
-        start = end
-    return longer
+def encode_texts(tokenizer: Tokenizer, separator_id: int | None, texts: list[bytes]) -> EncodedBatch:
+    """The ids of texts (UTF-8), each followed by the separator, if there is one."""
+    ids, offsets = tokenizer.encode_batch_to_numpy(texts, separator_id=separator_id)
+    return EncodedBatch(ids, np.diff(offsets))
 
 
 _tokenizers: dict[str, Tokenizer] = {}  # of a worker, by fingerprint
@@ -246,15 +228,14 @@ class Engine:
         return future
 
     def _encode(self, batch: Batch) -> EncodedBatch:
-        return encode_texts(self._tokenizer, self._separator_id, [text for text, _ in batch.documents])
+        return encode_texts(self._tokenizer, self._separator_id, batch.texts)
 
     def _submit(self, batch: Batch) -> "Future[EncodedBatch]":
         if self._threaded:
             if self._thread is None:
                 self._thread = concurrent.futures.ThreadPoolExecutor(1, "minigpt-tok-encode")
             return self._thread.submit(self._encode, batch)
-        raws = [raw for _, raw in batch.documents]
-        arguments = type(self._tokenizer), self._form, self._tokenizer.fingerprint, self._separator_id, raws
+        arguments = type(self._tokenizer), self._form, self._tokenizer.fingerprint, self._separator_id, batch.texts
         if self._executor is not None:
             return self._executor.submit(encode_batch, *arguments)
         if self._pool is None:

@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 
 from minigpt_tok.data.corpora import Source, open_corpus
-from minigpt_tok.data.documents import Raw
 from minigpt_tok.data.engines import encode_texts
 from minigpt_tok.data.id_file import id_dtype
 from minigpt_tok.data.shards import SHARD_BYTES
@@ -66,19 +65,20 @@ def estimate_encoding(corpus: Source, tokenizer: Tokenizer, out_dir: StrPath | N
     """
     opened = open_corpus(corpus)
     started = time.perf_counter()
-    sample: list[Raw] = []
+    sample: list[bytes] = []
     size = 0
-    for document in islice(opened.documents.with_bytes(), 1_000_000):
+    for document in islice(opened.documents.in_utf8(), 1_000_000):
         sample.append(document)
-        size += len(document.raw)
+        size += len(document)
         if size >= SAMPLE_BYTES:
             break
     if not sample:
         raise CorpusError(f"{opened.name}: there are no documents to encode")
-    encode_texts(tokenizer, None, [sample[0].text[:1000]])  # makes its tables; not what takes long in a long run
+    beginning = sample[0].decode("utf-8")[:1000].encode("utf-8")
+    encode_texts(tokenizer, None, [beginning])  # makes its tables; not what takes long in a long run
     reading = time.perf_counter() - started
     started = time.perf_counter()
-    ids, _ = encode_texts(tokenizer, None, [text for text, _ in sample])
+    ids, _ = encode_texts(tokenizer, None, sample)
     seconds_per_byte = (max(reading, 0) + time.perf_counter() - started) / size
     n_bytes = opened.size_bytes
     if size < SAMPLE_BYTES:  # that was all
@@ -89,7 +89,7 @@ def estimate_encoding(corpus: Source, tokenizer: Tokenizer, out_dir: StrPath | N
     index = (n_bytes or 0) * len(sample) / size * _INDEX_BYTES
     disk = None if n_bytes is None else round(n_bytes * per_byte * itemsize + index)
     shard = min(SHARD_BYTES, n_bytes or SHARD_BYTES) * per_byte * itemsize
-    longest = max(len(raw) for _, raw in sample)
+    longest = max(map(len, sample))
     return Estimate(
         sample_bytes=size,
         sample_documents=len(sample),

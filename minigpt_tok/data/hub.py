@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from minigpt_tok.data import wikitext
-from minigpt_tok.data.documents import ReadCounts, Reader
+from minigpt_tok.data.documents import ReadCounts, Reader, only_texts
 from minigpt_tok.data.splits import canonical_split
 from minigpt_tok.data.tables import guess_text_column, parquet_rows, texts_of, wikitext_lines
 from minigpt_tok.errors import CorpusError, MissingDependencyError
@@ -233,14 +233,13 @@ def _column(rows: Any, column: str) -> Iterator[str | None]:
 
 def _rows(rows: Any, column: str) -> Reader:
     def read(counts: ReadCounts) -> Iterator[str]:
-        return (text if text is not None else "" for text in _column(rows, column))
+        return only_texts("" if text is None else text for text in _column(rows, column))
 
     return read
 
 
 def _articles(rows: Any, column: str) -> Reader:
-    def read(counts: ReadCounts) -> Iterator[str]:
-        for article in wikitext.cut_articles(wikitext_lines(_column(rows, column))):
-            yield article.decode("utf-8")
+    def read(counts: ReadCounts) -> Iterator[bytes]:
+        return wikitext.cut_articles(wikitext_lines(_column(rows, column)))
 
     return read

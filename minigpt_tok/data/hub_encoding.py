@@ -85,7 +85,7 @@ class _Encode:
         self._column, self._ids_column = column, ids_column
 
     def __call__(self, rows: Any) -> dict[str, list[Any]]:
-        ids, offsets = self._tokenizer.encode_batch_to_numpy([text or "" for text in rows[self._column]])
-        end = [] if self._separator_id is None else [self._separator_id]
-        texts = [ids[a:b].tolist() + end for a, b in pairwise(offsets)]
-        return {self._ids_column: texts}
+        ids, offsets = self._tokenizer.encode_batch_to_numpy(
+            [text or "" for text in rows[self._column]], separator_id=self._separator_id
+        )
+        return {self._ids_column: [ids[a:b].tolist() for a, b in pairwise(offsets)]}

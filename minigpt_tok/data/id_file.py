@@ -19,13 +19,14 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from minigpt_tok._version import __version__
+from minigpt_tok.data.documents import TextHash
 from minigpt_tok.errors import DataError, FormatError
 from minigpt_tok.files import StrPath, lacks_room, writing
 
@@ -57,7 +58,7 @@ class IdFileMetadata:
         n_documents: documents.
         n_bytes: UTF-8 bytes of their texts.
         ids_sha256: of the ids' bytes as they are in the file.
-        text_sha256: SHA-256 over the SHA-256 of each document's text, so that the same text is known again.
+        text_sha256: of the documents' text, so that the same text is known again; see `documents.TextHash`.
         command: what wrote the file.
         package_version: of this package, then.
     """
@@ -257,7 +258,7 @@ class IdFileWriter:
         self._metadata = metadata
         self._dtype = id_dtype(metadata.vocab_size)
         self._ids_sha256 = hashlib.sha256()
-        self._text_sha256 = hashlib.sha256()
+        self._text_hash = TextHash()
         self._n_tokens = self._n_documents = self._n_bytes = 0
         self._files = contextlib.ExitStack()
 
@@ -270,7 +271,7 @@ class IdFileWriter:
             n_documents=self._n_documents,
             n_bytes=self._n_bytes,
             ids_sha256=self._ids_sha256.hexdigest(),
-            text_sha256=self._text_sha256.hexdigest(),
+            text_sha256=self._text_hash.hexdigest(),
         )
 
     def __enter__(self) -> "IdFileWriter":
@@ -282,28 +283,27 @@ class IdFileWriter:
             )
         return self
 
-    def write(self, ids: np.ndarray, lengths: np.ndarray, document_bytes: np.ndarray, text_digests: bytes) -> None:
+    def write(self, ids: np.ndarray, lengths: np.ndarray, texts: Sequence[bytes]) -> None:
         """Add documents.
 
         Args:
             ids: `(n,)` integers, the documents one after the other, separators included.
             lengths: `(n_documents,)`, how many ids each has, separator included.
-            document_bytes: `(n_documents,)`, UTF-8 bytes of each text.
-            text_digests: the SHA-256 of each text, joined.
+            texts: `n_documents` texts in UTF-8.
 
         Raises:
             DataError: an id outside the vocabulary, or numbers that do not fit together; or the disk is full.
         """
-        check_batch(self.path, self._metadata.vocab_size, ids, lengths, document_bytes, text_digests)
+        check_batch(self.path, self._metadata.vocab_size, ids, lengths, texts)
         raw = np.ascontiguousarray(ids, dtype=self._dtype).data
         ends = self._n_tokens + np.cumsum(lengths, dtype="<i8")
-        sizes = np.asarray(document_bytes, dtype="<i8")
+        sizes = np.fromiter(map(len, texts), "<i8", len(texts))
         with self._clear_errors():
             self._ids.write(raw)
             self._ends.write(ends.tobytes())
             self._bytes.write(sizes.tobytes())
         self._ids_sha256.update(raw)
-        self._text_sha256.update(text_digests)
+        self._text_hash.update(texts)
         self._n_tokens += len(ids)
         self._n_documents += len(lengths)
         self._n_bytes += int(sizes.sum())
@@ -328,9 +328,7 @@ class IdFileWriter:
             ) from error
 
 
-def check_batch(
-    path: Path, vocab_size: int, ids: np.ndarray, lengths: np.ndarray, document_bytes: np.ndarray, text_digests: bytes
-) -> None:
+def check_batch(path: Path, vocab_size: int, ids: np.ndarray, lengths: np.ndarray, texts: Sequence[bytes]) -> None:
     """Refuse documents that do not belong into an id file; the arguments are those of `IdFileWriter.write`.
 
     Raises:
@@ -342,11 +340,10 @@ def check_batch(
             f"{path}: id {int(wrong[0])} is outside the vocabulary of {vocab_size:,} ids; these ids are of another "
             "tokenizer"
         )
-    same_count = len(document_bytes) == len(lengths) == len(text_digests) // 32
-    if int(lengths.sum()) != len(ids) or not same_count:
+    if int(lengths.sum()) != len(ids) or len(texts) != len(lengths):
         raise DataError(
-            f"{path}: {len(ids):,} ids, but documents of {int(lengths.sum()):,}; {len(lengths):,} lengths, "
-            f"{len(document_bytes):,} sizes, {len(text_digests) // 32:,} digests"
+            f"{path}: {len(ids):,} ids, but documents of {int(lengths.sum()):,}; {len(lengths):,} lengths, {len(texts):,} "
+            "texts"
         )
 
 
@@ -358,8 +355,7 @@ def write_id_file(
     """Write (text, ids with the separator) pairs; for a corpus, `encode_corpus` is the way."""
     with IdFileWriter(path, metadata) as file:
         for text, ids in documents:
-            raw = text.encode("utf-8")
-            file.write(np.asarray(ids), np.array([len(ids)]), np.array([len(raw)]), hashlib.sha256(raw).digest())
+            file.write(np.asarray(ids), np.array([len(ids)]), [text.encode("utf-8")])
     return file.metadata
 
 

@@ -3,14 +3,10 @@
 Splits by hash stand in one stream, which would otherwise have to be read and hashed once for each of them.
 """
 
-import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import numpy as np
-
-from minigpt_tok.data.documents import Raw
 from minigpt_tok.data.engines import Batch, Engine
 from minigpt_tok.data.shards import Shards
 
@@ -26,16 +22,16 @@ class Lane:
         self.name = name
         self.shards = shards
         self._batch_bytes = batch_bytes
-        self._documents: list[Raw] = []
+        self._texts: list[bytes] = []
         self._first = 0  # the number of the first of them
         self._size = 0  # their bytes
         self._in_shard = 0  # bytes of earlier batches in the same shard
         self._held: list[Batch] = []
 
-    def add(self, document: Raw) -> Iterable[Batch]:
+    def add(self, document: bytes) -> Iterable[Batch]:
         """What is now to be encoded: mostly nothing. A batch ends wherever a shard does."""
-        self._documents.append(document)
-        self._size += len(document.raw)
+        self._texts.append(document)
+        self._size += len(document)
         ends_shard = self._in_shard + self._size >= self.shards.shard_bytes
         if self._size >= self._batch_bytes or ends_shard:
             return self._end_batch(ends_shard)
@@ -43,15 +39,15 @@ class Lane:
 
     def finish(self) -> Iterable[Batch]:
         """What is left, when there are no more documents."""
-        left = list(self._end_batch(ends_shard=True)) if self._documents else list(self._settle())
+        left = list(self._end_batch(ends_shard=True)) if self._texts else list(self._settle())
         self.shards.drop_rest()
         return left
 
     def _end_batch(self, ends_shard: bool) -> Iterable[Batch]:
-        batch = Batch(self.split, self.name, self._first, self._documents, self._size)
-        self._first += len(self._documents)
+        batch = Batch(self.split, self.name, self._first, self._texts, self._size)
+        self._first += len(self._texts)
         self._in_shard = 0 if ends_shard else self._in_shard + self._size
-        self._documents, self._size = [], 0
+        self._texts, self._size = [], 0
         if not self.shards.finished_left:
             return (batch,)
         self._held.append(batch)
@@ -62,12 +58,11 @@ class Lane:
         held, self._held = self._held, []
         if not held:
             return ()
-        n_documents, n_bytes = sum(len(batch.documents) for batch in held), sum(batch.n_bytes for batch in held)
-        return () if self.shards.keep(n_documents, n_bytes, b"".join(map(_digests, held))) else held
+        return () if self.shards.keep([batch.texts for batch in held]) else held
 
 
 def encode_lanes(
-    engine: Engine, lanes: Mapping[str, Lane], documents: Iterable[tuple[str, Raw]]
+    engine: Engine, lanes: Mapping[str, Lane], documents: Iterable[tuple[str, bytes]]
 ) -> Iterator[tuple[str, int]]:
     """Encode (split, document) pairs into their lanes; splits without a lane are passed over.
 
@@ -77,8 +72,7 @@ def encode_lanes(
     with ThreadPoolExecutor(1, "minigpt-tok-write") as writer:
         writing: deque[Future[None]] = deque()
         for batch, (ids, lengths) in engine.encode(_batches(lanes, documents)):
-            sizes = np.array([len(raw) for _, raw in batch.documents], dtype=np.int64)
-            writing.append(writer.submit(lanes[batch.split].shards.write, ids, lengths, sizes, _digests(batch)))
+            writing.append(writer.submit(lanes[batch.split].shards.write, ids, lengths, batch.texts))
             while len(writing) > _WRITTEN_AT_ONCE:
                 writing.popleft().result()
             yield batch.split, sum(lane.shards.n_bytes for lane in lanes.values())
@@ -86,14 +80,10 @@ def encode_lanes(
             written.result()
 
 
-def _batches(lanes: Mapping[str, Lane], documents: Iterable[tuple[str, Raw]]) -> Iterator[Batch]:
+def _batches(lanes: Mapping[str, Lane], documents: Iterable[tuple[str, bytes]]) -> Iterator[Batch]:
     for split, document in documents:
         lane = lanes.get(split)
         if lane is not None:
             yield from lane.add(document)
     for lane in lanes.values():
         yield from lane.finish()
-
-
-def _digests(batch: Batch) -> bytes:
-    return b"".join([hashlib.sha256(raw).digest() for _, raw in batch.documents])

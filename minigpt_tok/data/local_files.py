@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 
 from minigpt_tok.data import processed, tables, text_files
-from minigpt_tok.data.documents import Raw, ReadCounts, Reader
+from minigpt_tok.data.documents import ReadCounts, Reader
 from minigpt_tok.data.parts import Options, Part, total
 from minigpt_tok.data.source_file import SourceFile
 from minigpt_tok.data.splits import canonical_split
@@ -43,10 +43,10 @@ class TextFileReader:
         """The file."""
         return self._source.path
 
-    def __call__(self, counts: ReadCounts) -> Iterator[str | Raw]:
+    def __call__(self, counts: ReadCounts) -> Iterator[str | bytes]:
         """A new reading."""
         options = self._options
-        return text_files.read_with_bytes(self._source, counts, separator=options.separator, errors=options.errors)
+        return text_files.read_in_utf8(self._source, counts, separator=options.separator, errors=options.errors)
 
     def is_whole(self) -> bool:
         """Whether the file as it stands is one document."""

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from minigpt_tok.data.documents import Documents, Raw, ReadCounts
+from minigpt_tok.data.documents import Documents, ReadCounts
 from minigpt_tok.errors import CorpusError
 
 log = logging.getLogger(__name__)
@@ -55,16 +55,16 @@ class MixedReader:
             * all_weights
         )
 
-    def __call__(self, counts: ReadCounts) -> Iterator[Raw]:
+    def __call__(self, counts: ReadCounts) -> Iterator[bytes]:
         """A new reading."""
-        readings = [documents.with_bytes() for documents, _ in self._parts]
+        readings = [documents.in_utf8() for documents, _ in self._parts]
         taken = [0] * len(readings)
         while True:
             which = min(range(len(readings)), key=lambda n: taken[n] / self._parts[n][1])
             document = next(readings[which], None)
             if document is None:
                 break
-            taken[which] += len(document.raw)
+            taken[which] += len(document)
             yield document
         said = ", ".join(f"{size:,} bytes of {d.name}" for size, (d, _) in zip(taken, self._parts, strict=True))
         log.info("the mixture ends with %s, which has no more: %s", self._parts[which][0].name, said)

@@ -70,7 +70,8 @@ def find_near_duplicates(corpus: Corpus, threshold: float = 0.8, *, progress: Pr
     read = 0
     for split in reversed(splits):  # test, validation, train: only what comes later has to be kept in memory
         own = _HeldOut(datasketch, threshold)
-        for text, raw in corpus.splits[split].with_bytes():
+        for raw in corpus.splits[split].in_utf8():
+            text = raw.decode("utf-8")
             signature = _signature(datasketch.LeanMinHash, empty, text)
             for later in held_out.values():
                 later.compare(split, signature, text)

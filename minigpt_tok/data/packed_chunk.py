@@ -37,11 +37,7 @@ class PackedChunk:
             block_size: in tokens.
             first_document: the number of the first one, for packing `document`.
         """
-        ids, offsets = tokenizer.encode_batch_to_numpy(list(texts))
-        offsets = np.asarray(offsets, dtype=np.int64)
-        if separator is not None:
-            ids = np.insert(ids, offsets[1:], separator)
-            offsets = offsets + np.arange(len(offsets))
+        ids, offsets = tokenizer.encode_batch_to_numpy(texts, separator_id=separator)
         self._ids = ids
         self._separator = separator
         self._block_size = block_size

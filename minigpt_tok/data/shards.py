@@ -27,12 +27,13 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from minigpt_tok.data.documents import TextHash
 from minigpt_tok.data.id_file import IdFileMetadata, check_batch, header_of, id_dtype, read_layout
 from minigpt_tok.errors import DataError, FormatError
 from minigpt_tok.files import StrPath, flush_folder, lacks_room, ordinary_mode, write_text
@@ -96,7 +97,8 @@ class Shards:
         self._kept = 0  # of `finished`
         self._done = False
         self._at = _NOTHING  # written so far; its hashes are in the hashers
-        self._ids_hash, self._text_hash, self._ends_hash, self._sizes_hash = (hashlib.sha256() for _ in range(4))
+        self._ids_hash, self._ends_hash, self._sizes_hash = (hashlib.sha256() for _ in range(3))
+        self._text_hash = TextHash()
         self._shard: IO[bytes] | None = None
         self._shard_text = 0  # bytes
 
@@ -197,21 +199,16 @@ class Shards:
                 lines.append(Finished(**json.loads(line)))
         return lines
 
-    def keep(self, n_documents: int, n_bytes: int, text_digests: bytes) -> bool:
+    def keep(self, batches: Iterable[Sequence[bytes]]) -> bool:
         """Keep the next finished shard, if it is of this text and whole; else drop it and all that follow.
 
-        Args:
-            n_documents, n_bytes: of the text of the shard, read again.
-            text_digests: the SHA-256 of each of its documents, joined.
+        `batches` are the texts of the shard, read again, in UTF-8.
         """
         wanted = self.finished[self._kept]
         text_hash = self._text_hash.copy()
-        text_hash.update(text_digests)
-        same = (
-            self._at.n_documents + n_documents == wanted.n_documents
-            and self._at.n_bytes + n_bytes == wanted.n_bytes
-            and text_hash.hexdigest() == wanted.text_sha256
-        )
+        for texts in batches:
+            text_hash.update(texts)
+        same = text_hash.hexdigest() == wanted.text_sha256
         if not same:
             log.warning("%s: the text is another from shard %d on, which is encoded again", self.path, self._kept)
         with self._clear_errors():
@@ -296,24 +293,24 @@ class Shards:
 
     # Writing
 
-    def write(self, ids: np.ndarray, lengths: np.ndarray, document_bytes: np.ndarray, text_digests: bytes) -> None:
+    def write(self, ids: np.ndarray, lengths: np.ndarray, texts: Sequence[bytes]) -> None:
         """Add documents, as `IdFileWriter.write`. A shard must not end inside them."""
-        check_batch(self.path, self._metadata.vocab_size, ids, lengths, document_bytes, text_digests)
+        check_batch(self.path, self._metadata.vocab_size, ids, lengths, texts)
         raw = np.ascontiguousarray(ids, dtype=self._dtype).data
         ends = (self._at.n_tokens + np.cumsum(lengths, dtype="<i8")).tobytes()
-        sizes = np.asarray(document_bytes, dtype="<i8").tobytes()
-        n_bytes = int(document_bytes.sum())
+        sizes = np.fromiter(map(len, texts), "<i8", len(texts))
+        n_bytes = int(sizes.sum())
         with self._clear_errors():
             if self._shard is None:
                 self._begin_shard()
             assert self._shard is not None
             self._shard.write(raw)
             self._ends.write(ends)
-            self._sizes.write(sizes)
+            self._sizes.write(sizes.data)
         self._ids_hash.update(raw)
-        self._text_hash.update(text_digests)
+        self._text_hash.update(texts)
         self._ends_hash.update(ends)
-        self._sizes_hash.update(sizes)
+        self._sizes_hash.update(sizes.data)
         self._at = dataclasses.replace(
             self._at,
             n_tokens=self._at.n_tokens + len(ids),

@@ -21,8 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from minigpt_tok.bpe.fast import is_utf8
 from minigpt_tok.data import wikitext
-from minigpt_tok.data.documents import Raw, ReadCounts
+from minigpt_tok.data.documents import ReadCounts
 from minigpt_tok.data.source_file import SourceFile
 from minigpt_tok.data.tables import TABLE_KINDS
 from minigpt_tok.errors import CorpusError
@@ -72,15 +73,15 @@ def check_file(path: Path) -> None:
 def read_file(
     path: Path | SourceFile, counts: ReadCounts, *, separator: str | None = "auto", errors: str = "strict"
 ) -> Iterator[str]:
-    """The documents of one file, empty ones included; the arguments are those of `read_with_bytes`."""
-    for document in read_with_bytes(path, counts, separator=separator, errors=errors):
-        yield document.text if type(document) is Raw else str(document)
+    """The documents of one file, empty ones included; the arguments are those of `read_in_utf8`."""
+    for document in read_in_utf8(path, counts, separator=separator, errors=errors):
+        yield document if isinstance(document, str) else document.decode("utf-8")
 
 
-def read_with_bytes(
+def read_in_utf8(
     path: Path | SourceFile, counts: ReadCounts, *, separator: str | None = "auto", errors: str = "strict"
-) -> Iterator[str | Raw]:
-    """The documents of one file, empty ones included, with their bytes where these are UTF-8.
+) -> Iterator[str | bytes]:
+    """The documents of one file, empty ones included: as bytes where these are UTF-8, else what becomes of them.
 
     Args:
         path: a UTF-8 file.
@@ -97,7 +98,7 @@ def read_with_bytes(
             if start == 0 and raw.startswith(codecs.BOM_UTF8):
                 counts.byte_order_marks += 1
                 log.warning("%s begins with a byte order mark; it is kept, as the first character", source.path)
-            yield _decode(source.path, start, raw, errors, counts)
+            yield _text_of(source.path, start, raw, errors, counts)
 
 
 def is_one_document(path: Path, separator: str | None) -> bool:
@@ -216,9 +217,11 @@ def cut_at(
         yield offset + start, bytes(buffer[start:])
 
 
-def _decode(path: Path, start: int, raw: bytes, errors: str, counts: ReadCounts) -> str | Raw:
+def _text_of(path: Path, start: int, raw: bytes, errors: str, counts: ReadCounts) -> str | bytes:
+    if is_utf8(raw):
+        return raw
     try:
-        return Raw(raw.decode("utf-8"), raw)
+        raw.decode("utf-8")
     except UnicodeDecodeError as error:
         if errors == "strict":
             raise CorpusError(

@@ -141,7 +141,7 @@ def _write(path: Path, n_tokens: int, tokenizer: Any) -> Path:
     ids = generator.integers(1, tokenizer.vocab_size, int(lengths.sum()))
     ids[np.cumsum(lengths) - 1] = separator
     with IdFileWriter(path, metadata) as file:
-        file.write(ids, lengths, lengths, b"\0" * 32 * len(lengths))
+        file.write(ids, lengths, [bytes(size) for size in lengths.tolist()])
     return path
 
 

@@ -16,6 +16,7 @@ from minigpt_tok.data.corpora import open_corpus
 from minigpt_tok.data.decode import decode_document, decode_documents
 from minigpt_tok.data.encode import default_encoding_dir, encode_corpus
 from minigpt_tok.data.id_file import IdFile, read_metadata
+from minigpt_tok.data.shards import Shards
 from minigpt_tok.errors import CorpusError, DataError, TokenizerError, TokenizerMismatchError
 
 EOT = "<|endoftext|>"
@@ -225,22 +226,23 @@ def test_workers_must_be_some(tmp_path, tokenizer, texts):
 
 def test_memory_stays_bounded(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(engines, "BATCH_BYTES", 20_000)
-    alive = most = 0
+    read = written = most = 0
+    write = Shards.write
 
-    class Text(str):
-        def __init__(self, _):
-            nonlocal alive, most
-            alive += 1
-            most = max(most, alive)
-
-        def __del__(self):
-            nonlocal alive
-            alive -= 1
+    def counting(shards, ids, lengths, texts):
+        nonlocal written
+        write(shards, ids, lengths, texts)
+        written += len(texts)
 
     class Again:
         def __iter__(self):
-            return (Text(f"text {n} " * 200) for n in range(400))
+            nonlocal read, most
+            for n in range(400):
+                read += 1
+                most = max(most, read - written)
+                yield f"text {n} " * 200
 
+    monkeypatch.setattr(Shards, "write", counting)
     with concurrent.futures.ThreadPoolExecutor(2) as executor:
         encode_corpus(Again(), tokenizer, tmp_path, workers=2, executor=executor)
     assert 20 < most < 150

@@ -22,7 +22,7 @@ def peak():
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
 def read(path):
-    return sum(len(raw) for _, raw in open_corpus(path, fractions={"train": 1.0}).splits["train"].with_bytes())
+    return sum(map(len, open_corpus(path, fractions={"train": 1.0}).splits["train"].in_utf8()))
 def run(path, out):
     if mode == "read":
         return read(path)
