@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.model import AddedToken
 from minigpt_tok.bpe.ranks import implied_merges
 from minigpt_tok.fingerprint import canonical_text
@@ -98,7 +99,7 @@ class Difference:
         sentence = f"{self.ids_changed:,} of {min(self.vocab_sizes):,} ids change meaning"
         for name, only in zip(self.names, (self.only_first, self.only_second), strict=True):
             if only:
-                sentence += f"; {_many(only, 'id')} only in {name}"
+                sentence += f"; {counted(only, 'id')} only in {name}"
         return sentence
 
     @property
@@ -108,9 +109,9 @@ class Difference:
         if merge is None or merge.tie is None:
             return None
         if merge.tie:
-            return f"a tie decided it, if both learned from one text: each pair occurred {_many(merge.first_count or 0, 'time')}"
+            return f"a tie decided it, if both learned from one text: each pair occurred {counted(merge.first_count or 0, 'time')}"
         return (
-            f"no tie decided it: the pairs occurred {merge.first_count:,} and {_many(merge.second_count or 0, 'time')}, "
+            f"no tie decided it: the pairs occurred {merge.first_count:,} and {counted(merge.second_count or 0, 'time')}, "
             "each in its own text"
         )
 
@@ -158,10 +159,10 @@ class TextCounts:
     def __str__(self) -> str:
         percent = f" ({(self.second - self.first) / self.first:+.1%})" if self.first else ""
         return (
-            f"on {self.bytes:,} bytes: {self.first:,} tokens with {self.names[0]} "
-            f"({self.bytes_per_token[0]:.2f} bytes per token), {self.second:,} tokens with {self.names[1]} "
+            f"on {counted(self.bytes, 'byte')}: {counted(self.first, 'token')} with {self.names[0]} "
+            f"({self.bytes_per_token[0]:.2f} bytes per token), {counted(self.second, 'token')} with {self.names[1]} "
             f"({self.bytes_per_token[1]:.2f}){percent}; "
-            f"ids differ in {self.documents_that_differ:,} of {_many(self.documents, 'document')}"
+            f"ids differ in {self.documents_that_differ:,} of {counted(self.documents, 'document')}"
         )
 
 
@@ -268,10 +269,6 @@ def _shown(meaning: _Meaning) -> str | None:
 
 def _quoted(text: str | None) -> str:
     return "nothing" if text is None else f"'{text}'"
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 class _Side:
@@ -410,7 +407,7 @@ def _added_reasons(sides: tuple[_Side, _Side], names: tuple[str, str], most: int
     pairs = [(sides[0].added.get(content), sides[1].added.get(content)) for content in contents]
     reasons = [reason for first, second in pairs if (reason := _added_reason(first, second, names)) is not None]
     if len(reasons) > most:
-        reasons[most:] = [f"{_many(len(reasons) - most, 'more special or added token')} that differ"]
+        reasons[most:] = [f"{counted(len(reasons) - most, 'more difference')} of special or added tokens"]
     return reasons
 
 

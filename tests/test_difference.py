@@ -162,7 +162,7 @@ def test_specials_differ():
     assert swapped.ids_changed == 2
     assert len(swapped.reasons) == 2  # one for each special, none for a numbering that follows from them
     many = difference(plain, with_merges(*merges, specials=[f"<{n}>" for n in range(9)]))
-    assert many.reasons[-1] == "4 more special or added tokens that differ"
+    assert many.reasons[-1] == "4 more differences of special or added tokens"
 
 
 @pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])

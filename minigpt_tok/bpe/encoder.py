@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.added import AddedTokens, Matcher, SpecialTokens
 from minigpt_tok.bpe.joints import Joints
 from minigpt_tok.bpe.model import CHARACTER_TO_BYTE, AddedToken, BPEModel
@@ -504,7 +505,7 @@ class Encoder:
         known = self._base_id_of_character
         unknown = sorted({character for character in text if character not in known})
         return TokenizerError(
-            f"the text has {len(unknown):,} characters that this character tokenizer does not know: "
+            f"the text has {counted(len(unknown), 'character')} that this character tokenizer does not know: "
             f"{', '.join(map(repr, unknown[:50]))}{', …' if len(unknown) > 50 else ''}. "
             "Train it with these among base_characters, or use a byte-level tokenizer, which knows every text"
         )

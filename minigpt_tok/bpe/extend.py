@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.count_documents import CountedDocuments
 from minigpt_tok.bpe.counting import Units
@@ -191,7 +192,8 @@ def _check(
         raise TokenizerError("the tokenizer to extend makes bytes in its normalizer: such a one is not extended")
     least = model.vocab_size + len(special_tokens)
     if vocab_size <= least:
+        added = f" and {counted(len(special_tokens), 'special token')} to be added" if special_tokens else ""
         raise TokenizerError(
-            f"vocab_size is {vocab_size:,}, but the tokenizer to extend has {model.vocab_size:,} ids"
-            f"{f' and {len(special_tokens)} special tokens are added' if special_tokens else ''}: ask for more than {least:,}"
+            f"vocab_size is {vocab_size:,}, but the tokenizer to extend has {counted(model.vocab_size, 'id')}{added}: "
+            f"ask for more than {least:,}"
         )

@@ -31,6 +31,11 @@ class Merge(NamedTuple):
     tokens_after: int  # tokens of the whole training text once it was made
 
 
+def asked_for(merges: int) -> str:
+    """That training stopped after so many merges because no more were wanted."""
+    return "1 merge was asked for" if merges == 1 else f"{merges} merges were asked for"
+
+
 class Stop(NamedTuple):
     """When to stop: after so many merges, or when the best pair occurs less than `min_frequency` times."""
 
@@ -40,7 +45,7 @@ class Stop(NamedTuple):
     def reason(self, done: int, best_left: int) -> str:
         """Why there are `done` merges; `best_left` is the count of the best pair that is left, 0 if none is."""
         if done == self.merges:
-            return f"{self.merges} merges were asked for"
+            return asked_for(self.merges)
         if not best_left:
             return "no pair is left"
         return f"the best pair occurs {best_left} time{'s' * (best_left != 1)}"

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.count_documents import CountedDocuments
 from minigpt_tok.bpe.counting import MergesDone, PieceCounter
 from minigpt_tok.bpe.fast import make_counter
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
-from minigpt_tok.bpe.reference import Learned, Merge, Stop
+from minigpt_tok.bpe.reference import Learned, Merge, Stop, asked_for
 from minigpt_tok.errors import TokenizerError
 from minigpt_tok.files import MappedText
 from minigpt_tok.progress import Report
@@ -60,7 +61,7 @@ class Training:
         merges = max(0, merges - self.extends["merges"]) if self.extends else merges
         kept = {"counts": self.counts[:merges], "curve": self.curve[:merges], "vocab_size": vocab_size}
         if merges < len(self.counts):
-            kept["stopped"] = f"{merges} merges were asked for"
+            kept["stopped"] = asked_for(merges)
         return Training(**{**self.__dict__, **kept})
 
     def to_plain(self) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def _base_tokens(counter: PieceCounter) -> list[bytes]:
         lacking = sorted(counts.keys() - recipe.base_characters)
         if lacking:
             raise TokenizerError(
-                f"base_characters lacks {len(lacking):,} characters of the training text: "
+                f"base_characters lacks {counted(len(lacking), 'character')} of the training text: "
                 f"{', '.join(map(repr, lacking[:50]))}{', …' if len(lacking) > 50 else ''}; add them"
             )
         characters = set(recipe.base_characters)
@@ -223,8 +224,8 @@ def _check_vocab_size(vocab_size: int, base: int, specials: int) -> int:
     room = vocab_size - base - specials
     if room < 0:
         raise TokenizerError(
-            f"vocab_size is {vocab_size:,}, but {base:,} base tokens and {specials:,} special tokens need "
-            f"{base + specials:,} ids: ask for that many (no merges) or more"
+            f"vocab_size is {vocab_size:,}, but {counted(base, 'base token')} and {counted(specials, 'special token')} need "
+            f"{counted(base + specials, 'id')}: ask for that many (no merges) or more"
         )
     return room
 

@@ -110,11 +110,11 @@ def corpus(
 
 
 CLEANING = {
-    "empty_documents": "empty documents left out",
-    "separators": "separators removed",
-    "separator_bytes": "bytes of separators",
-    "undecodable": "places that were not UTF-8",
-    "byte_order_marks": "byte order marks, kept",
+    "empty_documents": ("empty document", " left out"),
+    "separators": ("separator", " removed"),
+    "separator_bytes": ("byte", " of separators"),
+    "undecodable": ("place", " not in UTF-8"),
+    "byte_order_marks": ("byte order mark", ", kept"),
 }
 
 
@@ -126,7 +126,8 @@ def _print_page(result: dict[str, Any]) -> None:
     print()
     for key, number in result["cleaning"].items():
         if number:
-            print(f"{number:,} {CLEANING.get(key, key)}")
+            what, done = CLEANING.get(key, (key, ""))
+            print(f"{counted(number, what)}{done}")
     leakage = result["leakage"]
     for overlap in leakage["between"]:
         if overlap["documents"]:

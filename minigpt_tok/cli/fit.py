@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from minigpt_tok.amounts import lasted
+from minigpt_tok.amounts import counted, lasted
 from minigpt_tok.cli.encode import TOKENIZER_FILE
 from minigpt_tok.cli.fields import values_of, with_fields
 from minigpt_tok.cli.options import AsJson, BudgetText, DataFolder, Overwrite
@@ -178,6 +178,7 @@ def _result(result: "FitResult", data: Path, tokenizer: Tokenizer) -> dict[str, 
 
 def _print_page(result: dict[str, Any]) -> None:
     spent = result["spent"]
+    amounts = f"{counted(spent['bytes'], 'byte')}, {counted(spent['tokens'], 'token')}"
     parameters = ", ".join(f"{result[f'{part}_parameters']:,} in the {part}" for part in ("body", "embedding"))
     points = [point for point in result["curve"] if "validation_bits_per_byte" in point]
     if points:
@@ -190,7 +191,7 @@ def _print_page(result: dict[str, Any]) -> None:
             ("tokenizer", f"{result['fingerprint']} ({result['vocab_size']:,} ids)"),
             ("budget", result["budget"]),
             ("packing", f"{result['packing']}: {result['epoch']}" if result["epoch"] else None),
-            ("trained on", f"{spent['bytes']:,} bytes, {spent['tokens']:,} tokens, in {result['steps']:,} steps"),
+            ("trained on", f"{amounts}, in {counted(result['steps'], 'step')}"),
             ("time", f"{lasted(spent['seconds'])}, {result['tokens_per_second']:,.0f} tokens/s"),
             ("checkpoint", result["checkpoint"]),
             ("logs", result["logs"]),

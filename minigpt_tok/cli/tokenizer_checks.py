@@ -51,9 +51,9 @@ def check_round_trips(tokenizer: Tokenizer, count: int, seed: int, report: Repor
             return Check("round trips", False, found, {"documents": done, "seed": seed, "failed_text": text})
         done += 1
         size += len(raw)
-    found = f"{counted(done, 'document')} ({size:,} bytes, seed {seed}) came back byte for byte"
+    found = f"{counted(done, 'document')} ({counted(size, 'byte')}, seed {seed}) came back byte for byte"
     if lacking:
-        found += f"; {left_out:,} others hold bytes that have no token ({len(lacking)} of 256), which encoding drops"
+        found += f"; {counted(left_out, 'other')} with bytes that have no token ({len(lacking)} of 256), which encoding drops"
     numbers = {
         "documents": done,
         "bytes": size,
@@ -173,11 +173,12 @@ class TrainingText:
             self.is_all = True
         if (n_documents, n_bytes) == (training.documents, training.bytes):
             self._read = lambda: islice(train, n_documents)
-            self.why = f"{corpus.name}, train: {counted(n_documents, 'document')}, {n_bytes:,} bytes"
+            self.why = f"{corpus.name}, train: {counted(n_documents, 'document')}, {counted(n_bytes, 'byte')}"
         else:
+            begins = f"{counted(n_documents, 'document')} with {counted(n_bytes, 'byte')}"
             self.why = (
                 f"{corpus.name} is not what the tokenizer was trained on: that had {counted(training.documents, 'document')} "
-                f"with {training.bytes:,} bytes, this begins with {counted(n_documents, 'document')} with {n_bytes:,} bytes"
+                f"with {counted(training.bytes, 'byte')}, this begins with {begins}"
             )
 
     @property
@@ -242,10 +243,8 @@ def check_training_tokens(tokenizer: Tokenizer, text: TrainingText, report: Repo
     expected = training.curve[-1] if training.curve else training.base_tokens
     numbers = {"tokens": tokens, "recorded_tokens": expected}
     if tokens == expected:
-        return Check(name, True, f"encodes to {tokens:,} tokens, exactly what training left of it", numbers)
-    found = (
-        f"encodes to {tokens:,} tokens, and training left {expected:,}: encoding does not apply the merges as trained"
-    )
+        return Check(name, True, f"encodes to {counted(tokens, 'token')}, exactly what training left of it", numbers)
+    found = f"encodes to {counted(tokens, 'token')}, and training left {expected:,}: encoding does not apply the merges as trained"
     return Check(name, False, found, numbers)
 
 
@@ -293,7 +292,7 @@ def check_compression(tokenizer: Tokenizer, texts: Iterable[str], name: str, rep
         return Check("held-out text", False, f"{name} cannot be encoded: {error}", {})
     if n_bytes < FEWEST_BYTES:
         per_token = n_bytes / tokens if tokens else None
-        found = f"{name} has {n_bytes:,} bytes, too few to judge by ({FEWEST_BYTES:,} are needed)"
+        found = f"{name} has {counted(n_bytes, 'byte')}, too few to judge by ({FEWEST_BYTES:,} are needed)"
         return Check("held-out text", None, found, {"text": name, "bytes": n_bytes, "bytes_per_token": per_token})
     expected = expected_bytes_per_token(len(tokenizer.merges))
     training = tokenizer.training

@@ -258,7 +258,7 @@ def _print_page(result: dict[str, Any]) -> None:
             ("merges", f"{result['number_of_merges']:,}; stopped because {result['stopped']}"),
             (
                 "compression",
-                f"{result['tokens']:,} tokens, {result['bytes_per_token']:.3f} bytes per token on the training text",
+                f"{counted(result['tokens'], 'token')}, {result['bytes_per_token']:.3f} bytes per token on the training text",
             ),
         ]
     )

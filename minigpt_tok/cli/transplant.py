@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.cli.options import AsJson, Overwrite
 from minigpt_tok.cli.printing import print_facts, print_json
 from minigpt_tok.progress import is_shown
@@ -53,7 +54,7 @@ def transplant(
         [
             ("checkpoint", output),
             ("tokenizer", f"{new.fingerprint} ({new.vocab_size:,} ids)"),
-            ("copied", f"{change.copied:,} embeddings"),
+            ("copied", counted(change.copied, "embedding")),
             ("averaged", f"{change.averaged:,}, the mean of their pieces"),
             ("unknown", f"{change.unknown:,}, the mean of all" if change.unknown else None),
             ("dropped", f"{change.dropped:,} of {change.old_size:,}"),

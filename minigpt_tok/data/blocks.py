@@ -5,6 +5,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.data.id_file import IdFile
 
 NO_TARGET = -100
@@ -66,13 +67,13 @@ class Account:
     bytes: Amounts | None
 
     def __str__(self) -> str:
-        parts = [f"{self.blocks:,} blocks"]
+        parts = [counted(self.blocks, "block")]
         for unit, amounts in (("tokens", self.tokens), ("bytes", self.bytes)):
             if amounts is not None:
                 text = f"{amounts.kept:,} of {amounts.total:,} {unit} kept, {amounts.lost:,} lost"
                 text += f" ({amounts.cropped:,} of them cropped)" if amounts.cropped else ""
                 text += f", {amounts.repeated:,} repeated" if amounts.repeated else ""
-                parts.append(text + (f", {amounts.padded:,} places padded" if amounts.padded else ""))
+                parts.append(text + (f", {counted(amounts.padded, 'place')} padded" if amounts.padded else ""))
         return "; ".join(parts)
 
 

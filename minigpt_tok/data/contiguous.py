@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.data.blocks import AT_ONCE, NO_TARGET, Account, Amounts, Blocks, size_of
 from minigpt_tok.data.id_file import IdFile
 from minigpt_tok.errors import DataError
@@ -30,7 +31,7 @@ class Contiguous:
         spare = len(file.ids) - (block_size + 1)
         if spare < 0:
             raise DataError(
-                f"{file.path} has {len(file.ids):,} ids, not enough for one block of {block_size} and the id after it; "
+                f"{file.path} has {counted(len(file.ids), 'id')}, not enough for one block of {block_size} and the id after it; "
                 "use a smaller block_size, or more text"
             )
         self._blocks = spare // self._stride + 1

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import MappedText
 
@@ -112,7 +113,7 @@ class Documents:
             if self._max_bytes is not None and n_bytes + size > self._max_bytes:
                 if n_documents == 0:
                     raise CorpusError(
-                        f"{self.name}: the first document alone has {size:,} bytes, more than max_bytes="
+                        f"{self.name}: the first document alone has {counted(size, 'byte')}, more than max_bytes="
                         f"{self._max_bytes:,}, and documents are never cut. Raise the limit, or give the separator "
                         "at which the text divides into documents"
                     )

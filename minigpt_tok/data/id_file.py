@@ -26,6 +26,7 @@ from typing import IO, Any
 import numpy as np
 
 from minigpt_tok._version import __version__
+from minigpt_tok.amounts import counted
 from minigpt_tok.data.documents import TextHash
 from minigpt_tok.errors import DataError, FormatError
 from minigpt_tok.files import StrPath, lacks_room, writing
@@ -465,7 +466,7 @@ def _check_tensors(
         at = end
     if at != data_size:
         raise FormatError(
-            f"{path}: {'cut short' if data_size < at else 'damaged'}, it has {data_size:,} bytes of data and announces "
+            f"{path}: {'cut short' if data_size < at else 'damaged'}, it has {counted(data_size, 'byte')} of data and announces "
             f"{at:,}; encode the corpus again"
         )
     return {name: start for name, (start, _) in spans.items()}

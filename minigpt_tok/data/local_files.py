@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.data import processed, tables, text_files
 from minigpt_tok.data.documents import ReadCounts, Reader
 from minigpt_tok.data.parts import Options, Part, total
@@ -77,7 +78,8 @@ def from_folder(folder: Path, options: Options) -> Part:
             f"{folder}: no .txt files, no {', '.join(TABLE_KINDS)}, and no wiki.train.tokens or wiki.train.raw ({has})"
         )
     if len(texts) < len(found):
-        log.info("%s: %d files that are not %s are left out", folder, len(found) - len(texts), ", ".join(_FOUND_KINDS))
+        left_out = counted(len(found) - len(texts), "file")
+        log.info("%s: left out: %s of none of the kinds %s", folder, left_out, ", ".join(_FOUND_KINDS))
     return from_files(texts, name, options, folder)
 
 

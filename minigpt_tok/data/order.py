@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.errors import DataError
 
 _ROUNDS = 6
@@ -100,7 +101,7 @@ class ResumableSampler:
             raise DataError(f"rank is {rank} of {world_size}; ranks count from 0")
         if drop_last and n_items < batch_size * world_size:
             raise DataError(
-                f"{n_items:,} blocks are less than one step of {batch_size} blocks on {world_size} ranks, and "
+                f"{counted(n_items, 'block')}, fewer than one step of {batch_size} on each of {counted(world_size, 'rank')}: "
                 "drop_last=True would leave all out; use a smaller batch_size, or drop_last=False"
             )
         self.n_items = n_items

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.data.documents import ReadCounts, Reader, utf8_size
 from minigpt_tok.data.splits import SPLITS
 from minigpt_tok.data.text_files import END_OF_TEXT, cut_at
@@ -129,8 +130,8 @@ def _write_processed(corpus: "Corpus", root: StrPath) -> ProcessedCorpus:
     for split, counts in written.items():
         if counts.escaped_documents:
             log.warning(
-                "%s, %s: %d documents have a line that reads %s; it was escaped with a backslash",
-                corpus.name, split, counts.escaped_documents, END_OF_TEXT,
+                "%s, %s: %s with a line that reads %s; it was escaped with a backslash",
+                corpus.name, split, counted(counts.escaped_documents, "document"), END_OF_TEXT,
             )  # fmt: skip
     return ProcessedCorpus(corpus.name, folder, written, cleaning)
 

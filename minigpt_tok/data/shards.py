@@ -33,6 +33,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.data.documents import TextHash
 from minigpt_tok.data.id_file import IdFileMetadata, check_batch, header_of, id_dtype, read_layout
 from minigpt_tok.errors import DataError, FormatError
@@ -149,8 +150,8 @@ class Shards:
             self._clear_if_empty()
         if kind is not None and self.finished and not self._done:
             log.warning(
-                "%s: %d finished shards are kept in %s; the same command goes on from there, or remove that folder",
-                self.path, len(self.finished), self.folder,
+                "%s: %s in %s, and kept; the same command goes on from there, or remove that folder",
+                self.path, counted(len(self.finished), "finished shard"), self.folder,
             )  # fmt: skip
 
     # What an earlier run left
@@ -182,7 +183,7 @@ class Shards:
                     left.unlink()
             write_text(self.folder / "plan.json", json.dumps(wanted, indent=1, ensure_ascii=False) + "\n")
         else:
-            log.info("%s: going on after %d finished shards", self.path, len(self.finished))
+            log.info("%s: going on after %s", self.path, counted(len(self.finished), "finished shard"))
 
     def _plan(self) -> dict[str, Any]:
         known = {key: value for key, value in self._metadata.to_strings().items() if key not in _COUNTED}

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.model import AddedToken, BPEModel
 from minigpt_tok.bpe.patterns import PATTERNS, known_pattern_name
 from minigpt_tok.bpe.pretokenize import get_pretokenizer
@@ -40,7 +41,7 @@ def load_known(path: StrPath) -> BPEModel:
     known = RANKS.get(hashlib.sha256(_lines(ranks).encode("ascii")).hexdigest())
     if known is None:
         raise FormatError(
-            f"{path}: a file of {len(ranks):,} ranks, which does not name its pattern, and no published one that is known "
+            f"{path}: a file of {counted(len(ranks), 'rank')}, which does not name its pattern, and no published one that is known "
             f"here. Name the pattern that its publisher gives ({', '.join(PATTERNS)}, or a regular expression): "
             "Tokenizer.from_tiktoken(path, pattern=…, special_tokens=…)"
         )

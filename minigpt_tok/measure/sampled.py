@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.errors import DataError
 from minigpt_tok.measure.token_text import EncodedSplit, split_name
 
@@ -49,7 +50,7 @@ def sampled(split: EncodedSplit, max_bytes: int) -> SampledSplit | EncodedSplit:
         left -= int(sizes[number])
     if left == max_bytes:
         raise DataError(
-            f"{split_name(split)}: the smallest document has {sizes[sizes > 0].min():,} bytes, more than the "
+            f"{split_name(split)}: the smallest document has {counted(int(sizes[sizes > 0].min()), 'byte')}, more than the "
             f"{max_bytes:,} that may be scored; allow more (documents are never cut)"
         )
     chosen = np.sort(np.array(taken, dtype=np.int64))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from minigpt_tok.amounts import counted
 from minigpt_tok.errors import DataError, TokenizerMismatchError
 from minigpt_tok.tokenizer import Tokenizer
 
@@ -106,7 +107,7 @@ def read_split_text(split: EncodedSplit, tokenizer: Tokenizer) -> SplitText:
     if not np.array_equal(found, expected):
         worst = int(np.flatnonzero(found != expected)[0])
         raise DataError(
-            f"{split_name(split)}: document {worst:,} has {expected[worst]:,} bytes of text, its tokens have "
+            f"{split_name(split)}: document {worst:,} has {counted(int(expected[worst]), 'byte')} of text, its tokens have "
             f"{found[worst]:,}. The ids were damaged (encode the corpus again), or this tokenizer drops or changes bytes "
             "(a base byte that its vocabulary lacks, a normalizer), and bits per byte of the text is not defined for it"
         )

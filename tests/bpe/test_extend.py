@@ -173,7 +173,7 @@ def test_holes_and_ids_behind_them_stay():
     [
         ({"vocab_size": 260}, "ask for more than 280"),
         ({"vocab_size": 280}, "has 280 ids"),
-        ({"vocab_size": 282, "special_tokens": ["<a>", "<b>"]}, "2 special tokens are added: ask for more than 282"),
+        ({"vocab_size": 282, "special_tokens": ["<a>", "<b>"]}, "2 special tokens to be added: ask for more than 282"),
         ({"vocab_size": 281.0}, "not a whole number"),
         ({"special_tokens": ["<s>"]}, "'<s>', which the tokenizer to extend has already"),
         ({"pattern": "none"}, "pattern is given"),

@@ -10,6 +10,7 @@ from itertools import product
 
 import pytest
 import tiktoken
+from bpe.texts_to_cut import FRAGMENTS, KINDS, any_text
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
@@ -17,39 +18,9 @@ from tokenizers import Regex, pre_tokenizers
 from minigpt_tok.bpe.classes import class_ranges, is_letter
 from minigpt_tok.bpe.patterns import PATTERNS, known_pattern_name, oniguruma_expression
 from minigpt_tok.bpe.pretokenize import UnicodeVersionWarning, get_pretokenizer
-from minigpt_tok.errors import TokenizerError
 
 NAMES = tuple(PATTERNS)
 DIGITS = ("digits1", "digits2", "llama3", "cl100k", "o200k")
-
-# One character, or a few, of every kind that some pattern tells apart.
-KINDS = ("a", "S", "ǅ", "ʰ", "中", "\u0301", "7", " ", "\t", "\n", "'", "/", "\U0001f600")
-FRAGMENTS = (
-    *KINDS,
-    *(
-        "re",
-        "ve",
-        "ll",
-        "'s",
-        "'T",
-        "'ſ",
-        "'LL",
-        "'d",
-        "don't",
-        "WE'RE",
-        "x",
-        "É",
-        "ß",
-        "ſ",
-        "K",
-        "İ",
-        "\r",
-        "\r\n",
-        "  ",
-    ),
-    *("\xa0", "\u3000", "\u2028", "\x85", "\x1c", "\x1f", "\u200b", "\ufeff", "\x00", "!", "...", "½", "Ⅷ", "٣", "123"),
-    *("\U0001d400", "\U00010428", "\U0001d7d8", "\U0001e000", "\U0001f1e6", "\U0010ffff", "👍🏽", "हिन्दी", "e\u0301"),
-)
 
 
 def members(name):
@@ -232,7 +203,6 @@ def test_real_text_as_tokenizers_cuts_it(name, file, shared):
 
 # --- What every cut keeps ---
 
-any_text = st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.characters()), max_size=20).map("".join)
 any_name = st.sampled_from((*NAMES, "none"))
 
 
@@ -438,86 +408,6 @@ def test_none_is_one_piece_and_has_no_certain_cut():
     assert none.last_certain_cut("a b c") == 0
     assert not none.is_certain_cut("a", " ")
     assert (none.name, none.expression) == ("none", None)
-
-
-# --- Any other regular expression ---
-
-
-@pytest.fixture
-def custom():
-    def make(expression):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnicodeVersionWarning)
-            return get_pretokenizer(expression)
-
-    return make
-
-
-@pytest.mark.parametrize(
-    "expression", [r"\w+", r" ", r"(?=b)", r"(?=b)|b", r"x*", r"\b", r"(?<=a)", r"\Z", r"[ab]{2}", r"(a)(b)"]
-)
-@pytest.mark.parametrize("text", ["", "abab", "xx a bb  x", "日本 a.b", " ", "aab\nab"])
-def test_custom_expression_cuts_as_split_isolated_does(expression, text, custom):
-    theirs = pre_tokenizers.Split(Regex(expression), "isolated").pre_tokenize_str(text)
-    assert custom(expression).pieces(text) == [piece for piece, _ in theirs if piece]
-
-
-@settings(deadline=None)
-@given(st.sampled_from([r"\w+", r"(?=b)", r"x*", r"\p{L}+|\d", r"\s+$"]), any_text)
-def test_custom_pieces_join_back(expression, text):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnicodeVersionWarning)
-        pretokenizer = get_pretokenizer(expression)
-    pieces = pretokenizer.pieces(text)
-    assert "".join(pieces) == text
-    assert all(pieces)
-    assert [piece for piece, _ in pretokenizer.explain(text)] == pieces
-    assert pretokenizer.last_certain_cut(text) == 0
-
-
-def test_custom_labels_and_names(custom):
-    words = custom(r"\p{L}+")
-    assert words.explain("ab, c") == [("ab", "the expression"), (", ", "between matches"), ("c", "the expression")]
-    assert (words.name, words.expression) == (None, r"\p{L}+")
-    assert not words.is_certain_cut("a", " ")
-
-
-def test_custom_expression_warns_once_that_its_unicode_is_not_ours():
-    expression = r"\p{L}+$|never asked for elsewhere"
-    with pytest.warns(UnicodeVersionWarning, match=r"regex package \d.*may give other ids") as caught:
-        get_pretokenizer(expression)
-    assert caught[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        get_pretokenizer(expression)
-        get_pretokenizer(r"\p{L}+|all engines read this alike, so our own table does")
-        for pattern in (*PATTERNS, *PATTERNS.values(), "none"):
-            get_pretokenizer(pattern)
-
-
-@pytest.mark.parametrize(
-    ("expression", "message"),
-    [
-        ("(a", r"missing \).*at character 2"),
-        (r"\p{L}+|[z-a]", r"bad character range at character 11"),
-        ("(" * 5000 + ")" * 5000, "no regular expression"),
-        ("x" * 500 + "(", r"\.\.\.'"),
-    ],
-)
-def test_invalid_expression_says_where(expression, message):
-    with pytest.raises(TokenizerError, match=message):
-        get_pretokenizer(expression)
-
-
-@pytest.mark.parametrize("word", ["gpt3", "GPT2", "cl100k_base", "o-200"])
-def test_misspelt_name_is_no_expression(word):
-    with pytest.raises(TokenizerError, match=rf"{word}.*gpt2, digits1.*\(\?:{word}\)"):
-        get_pretokenizer(word)
-
-
-def test_empty_pattern_is_refused():
-    with pytest.raises(TokenizerError, match=r"empty.*'none'"):
-        get_pretokenizer("")
 
 
 def test_named_patterns_never_load_the_regex_package():

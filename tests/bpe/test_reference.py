@@ -153,7 +153,7 @@ def test_why_it_stopped():
     assert stopped([], MANY) == "no pair is left"
     assert stopped([(b"ab", 1)], Stop(5, 2)) == "the best pair occurs 1 time"
     assert stopped([(b"ab", 2)], Stop(5, 3)) == "the best pair occurs 2 times"
-    assert stopped([(b"abc", 2)], Stop(1, 1)) == "1 merges were asked for"
+    assert stopped([(b"abc", 2)], Stop(1, 1)) == "1 merge was asked for"
 
 
 def test_the_greatest_bytes_are_compared_token_by_token():

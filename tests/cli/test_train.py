@@ -191,13 +191,13 @@ class TestBadInput:
         assert result.exit_code == 0
 
     def test_vocabulary_too_small(self, run, prose: Path, tmp_path: Path):
-        assert "vocab_size is 100" in self.fails(run, tmp_path, prose, "-n", 100)
+        assert "--vocab-size is 100" in self.fails(run, tmp_path, prose, "-n", 100)
 
     def test_wrong_special(self, run, prose: Path, tmp_path: Path):
         assert "twice" in self.fails(run, tmp_path, prose, "-n", 300, "--special", "<a>", "--special", "<a>")
 
     def test_wrong_frequency(self, run, prose: Path, tmp_path: Path):
-        assert "min_frequency" in self.fails(run, tmp_path, prose, "-n", 300, "--min-frequency", 0)
+        assert "--min-frequency" in self.fails(run, tmp_path, prose, "-n", 300, "--min-frequency", 0)
 
     def test_a_folder_as_output(self, run, prose: Path, tmp_path: Path):
         result = run("train", prose, "-n", 300, "-o", tmp_path)

@@ -111,7 +111,7 @@ def test_folders_are_searched_in_order_of_their_paths_and_other_files_left_out(t
     put(tmp_path / "c" / "a", x__txt="1", y__txt="2", data__bin="\0")
     with caplog.at_level(logging.INFO):
         assert list(open_corpus(tmp_path / "c").documents) == ["1", "2", "3"]
-    assert "1 files that are not .txt, .jsonl, .ndjson, .parquet, .arrow are left out" in caplog.text
+    assert "left out: 1 file of none of the kinds .txt, .jsonl, .ndjson, .parquet, .arrow" in caplog.text
 
 
 # Texts and data sets at hand

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gpt.fingerprinted_runs import OTHER, train, write_ids
 
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.model import MiniGPT
@@ -28,3 +29,33 @@ def tiny():
         return model
 
     return build
+
+
+# Of the tests of `TokenizerFingerprint`
+
+
+@pytest.fixture(scope="module")
+def tok():
+    return train()
+
+
+@pytest.fixture(scope="module")
+def other():
+    return train(OTHER)
+
+
+@pytest.fixture(scope="module")
+def data(tok, tmp_path_factory):
+    return write_ids(tmp_path_factory.mktemp("data"), tok)
+
+
+@pytest.fixture(scope="module")
+def other_text(tok, tmp_path_factory):
+    """Ids of the same tokenizer of another text."""
+    return write_ids(tmp_path_factory.mktemp("other_text"), tok, OTHER)
+
+
+@pytest.fixture(scope="module")
+def other_data(other, tmp_path_factory):
+    """Ids of another tokenizer of equal size."""
+    return write_ids(tmp_path_factory.mktemp("other_data"), other)

@@ -1,95 +1,22 @@
 """Bits per byte against what it is by definition, computed here token by token in plain Python."""
 
-import copy
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from measure.toy_models import END, STORIES, Uniform, Unigram, WholeContext, by_definition
 
 from minigpt_tok.data.encode import encode_corpus
 from minigpt_tok.data.id_file import IdFile
 from minigpt_tok.data.token_dataset import TokenDataset
-from minigpt_tok.errors import DataError, ModelError, TokenizerMismatchError
+from minigpt_tok.errors import DataError
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.model import MiniGPT
-from minigpt_tok.measure.bits_per_byte import BitsPerByte, _nats, bits_per_byte, paired_difference
-
-END = "<|endoftext|>"
-STORIES = [
-    "Once upon a time there was a fox.",
-    "日本語 and English — mixed 🦊, with emoji.",
-    "x",
-    "The fox ran, and ran, and ran; then it slept.\n\n",
-    "naïve café",
-] * 2
-
-
-class Uniform:
-    """Every id equally likely."""
-
-    def __init__(self, vocab_size: int, padded: int | None = None):
-        self.vocab_size, self.padded = vocab_size, padded or vocab_size
-
-    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
-        logits = torch.full((*ids.shape, self.padded), 3.25)
-        logits[..., self.vocab_size :] = 1e4  # what padded rows say must not matter
-        return logits
-
-
-class Unigram:
-    """The same probabilities whatever came before."""
-
-    def __init__(self, vocab_size: int, seed: int = 0):
-        self.logits = torch.randn(vocab_size, generator=torch.Generator().manual_seed(seed))
-
-    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.logits.expand(*ids.shape, -1)
-
-
-class WholeContext(torch.nn.Module):
-    """Logits that depend on every id seen and on where it stands, so that any other window changes them."""
-
-    def __init__(self, vocab_size: int, block_size: int):
-        super().__init__()
-        generator = torch.Generator().manual_seed(5)
-        self.table = torch.nn.Parameter(torch.randn(vocab_size, vocab_size, generator=generator))
-        self.config = SimpleNamespace(vocab_size=vocab_size, block_size=block_size)
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        assert ids.shape[1] <= self.config.block_size
-        places = torch.arange(1, ids.shape[1] + 1)
-        weighted = self.table[ids] * torch.cos(places)[None, :, None]
-        return (weighted.cumsum(dim=1) / places[None, :, None].sqrt()).double().float()
-
-
-def by_definition(model, split, tokenizer, block: int, stride: int, *, own_context: bool, count_special: bool) -> float:
-    """Bits, each token predicted alone, in a batch of one, from the context that the definition gives it."""
-    ends = split.document_ends.tolist()
-    begins = [0, *ends[:-1]] if own_context else [0]
-    ends = ends if own_context else [ends[-1]]
-    separator = split.metadata.separator_id
-    total = 0.0
-    for begin, end in zip(begins, ends, strict=True):
-        text = [int(id) for id in split.ids[begin:end]]
-        sequence = text if separator is None else [separator, *text]
-        for at in range(0 if separator is None else 1, len(sequence)):
-            if sequence[at] in tokenizer.special_tokens.values() and not count_special:
-                continue
-            if at == 0:
-                total += math.log2(tokenizer.vocab_size)
-                continue
-            start = 0
-            while at - start > block:  # the first window that reaches as far as this token
-                start += stride
-            logits = model(torch.tensor([sequence[start:at]]))[0, -1].double()[: tokenizer.vocab_size]
-            total -= torch.log_softmax(logits, dim=-1)[sequence[at]].item() / math.log(2)
-    return total
-
+from minigpt_tok.measure.bits_per_byte import BitsPerByte, _nats, bits_per_byte
 
 # The tests that cannot be fooled
 
@@ -382,141 +309,6 @@ def test_plain_form_holds_no_array_and_names_the_context(encoded, byte_level):
     assert "does not compare across tokenizers" in plain["token_perplexity_note"]
     assert len(plain["document_bits"]) == len(STORIES)
     assert "document_bits" not in score.to_plain()
-
-
-# Two models
-
-
-def test_paired_difference_of_a_model_with_itself_is_nothing(encoded, byte_level):
-    tokenizer = byte_level()
-    score = bits_per_byte(Unigram(256), encoded(STORIES, tokenizer), tokenizer, block_size=8)
-    same = paired_difference(score, score)
-    assert (same.difference, same.interval.low, same.interval.high) == (0, 0, 0)
-    assert not same.is_shown
-
-
-def test_paired_difference_across_tokenizers(encoded, byte_level, characters_of):
-    raw, characters = byte_level(), characters_of(*STORIES)
-    a = bits_per_byte(Uniform(256), encoded(STORIES, raw), raw, block_size=8)
-    b = bits_per_byte(Uniform(characters.vocab_size), encoded(STORIES, characters), characters, block_size=8)
-    found = paired_difference(a, b)
-    assert found.difference == pytest.approx(a.bits_per_byte - b.bits_per_byte)
-    assert found.interval.low < found.difference < found.interval.high
-    assert found.is_shown
-    several = paired_difference([a, a], [b, b, b])
-    assert several.difference == pytest.approx(found.difference)
-    assert several.seeds == (2, 3)
-
-
-@pytest.mark.parametrize("others", [STORIES[::-1], [story.swapcase() for story in STORIES], STORIES[:-1]])
-def test_paired_difference_of_other_documents_is_refused(encoded, byte_level, others):
-    tokenizer = byte_level()
-    a, b = (
-        bits_per_byte(Uniform(256), encoded(texts, tokenizer), tokenizer, block_size=8) for texts in (STORIES, others)
-    )
-    with pytest.raises(DataError, match="same ones, in the same order"):
-        paired_difference(a, b)
-
-
-# What is refused
-
-
-def test_ids_of_another_tokenizer_are_refused(encoded, byte_level):
-    tokenizer, other = byte_level(), byte_level(END)
-    with pytest.raises(TokenizerMismatchError, match=f"(?s){tokenizer.fingerprint}.*{other.fingerprint}"):
-        bits_per_byte(Uniform(257), encoded(STORIES, tokenizer), other, block_size=8)
-
-
-def test_model_of_another_vocabulary_is_refused(encoded, byte_level):
-    tokenizer = byte_level()
-    split = encoded(STORIES, tokenizer)
-    with pytest.raises(TokenizerMismatchError, match="300 ids"):
-        bits_per_byte(WholeContext(300, 8), split, tokenizer)
-    with pytest.raises(ModelError, match=r"\(8, 8, 200\)"):
-        bits_per_byte(Uniform(200), split, tokenizer, block_size=8)
-
-
-def test_bytes_that_the_tokens_lack_are_an_error_not_a_better_score(encoded, byte_level):
-    tokenizer = byte_level()
-    split = copy.deepcopy(encoded(STORIES, tokenizer))
-    split.document_bytes[3] += 1
-    with pytest.raises(DataError, match="document 3 has"):
-        bits_per_byte(Uniform(256), split, tokenizer, block_size=8)
-
-
-def test_bytes_moved_between_documents_are_noticed_although_the_sum_is_right(encoded, byte_level):
-    tokenizer = byte_level()
-    split = copy.deepcopy(encoded(STORIES, tokenizer))
-    split.document_ends[3] += 1
-    with pytest.raises(DataError, match="document 3 has"):
-        bits_per_byte(Uniform(256), split, tokenizer, block_size=8)
-
-
-def test_ids_outside_the_vocabulary_and_ids_without_a_document(encoded, byte_level):
-    tokenizer = byte_level()
-    split = copy.deepcopy(encoded(STORIES, tokenizer))
-    split.ids[4] = 256
-    with pytest.raises(DataError, match="id 256 is outside"):
-        bits_per_byte(Uniform(256), split, tokenizer, block_size=8)
-    split = copy.deepcopy(encoded(STORIES, tokenizer))
-    split.ids = np.append(split.ids, split.ids[:1])
-    with pytest.raises(DataError, match="the ids at"):
-        bits_per_byte(Uniform(256), split, tokenizer, block_size=8)
-
-
-def test_nothing_to_score_is_an_error(encoded, byte_level):
-    tokenizer = byte_level(END)
-    for split in (encoded([], tokenizer), encoded([""], tokenizer), encoded([""], tokenizer, END)):
-        with pytest.raises(DataError, match="no text"):
-            bits_per_byte(Uniform(257), split, tokenizer, block_size=8)
-
-
-def test_logits_that_are_no_numbers_are_named(encoded, characters_of):
-    tokenizer = characters_of("ab")
-
-    def broken(ids: torch.Tensor) -> torch.Tensor:
-        logits = torch.zeros(*ids.shape, 2)
-        logits[:, 3] = torch.nan
-        return logits
-
-    with pytest.raises(ModelError, match="token 4 of fake, validation"):
-        bits_per_byte(broken, encoded(["abababab"], tokenizer), tokenizer, block_size=4)
-
-
-def test_impossible_text_costs_infinitely_much(encoded, characters_of):
-    tokenizer = characters_of("ab")
-    score = bits_per_byte(
-        lambda ids: torch.tensor([0.0, -torch.inf]).expand(*ids.shape, 2),
-        encoded(["ab"], tokenizer),
-        tokenizer,
-        block_size=4,
-    )
-    assert score.bits_per_byte == math.inf
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"context": "window"}, DataError, "'sliding' or 'blocks'"),
-        ({"context": "blocks", "stride": 3}, DataError, "side by side"),
-        ({"stride": 0}, DataError, "stride is 0"),
-        ({"stride": 13}, DataError, "stride is 13"),
-        ({"batch_size": 0}, DataError, "batch_size"),
-        ({"block_size": 13}, ModelError, "block_size is 13"),
-        ({"block_size": 0}, ModelError, "block_size is 0"),
-        ({"part": (2, 2)}, DataError, "part is"),
-    ],
-)
-def test_options_that_make_no_sense_are_named(encoded, byte_level, options, error, message):
-    tokenizer = byte_level()
-    with pytest.raises(error, match=message):
-        bits_per_byte(WholeContext(256, 12), encoded(STORIES, tokenizer), tokenizer, **options)
-
-
-def test_model_without_a_block_size_needs_one(encoded, byte_level):
-    tokenizer = byte_level()
-    with pytest.raises(ModelError, match="give block_size"):
-        bits_per_byte(Uniform(256), encoded(STORIES, tokenizer), tokenizer)
 
 
 def test_parts_are_no_scores_until_joined(encoded, byte_level):
