@@ -377,7 +377,7 @@ def _open_named(source: StrPath, options: Options) -> Part:
         return _from_paths(matches, options)
     if not named:
         if text.startswith(hub.PREFIX):
-            name, streamed = hub.stream(text, options.text_column)
+            name, streamed = hub.stream(text, options.text_column, options.errors)
             return Part(name, {split: [reader] for split, reader in streamed.items()}, dict.fromkeys(streamed))
         what = "no file matches it" if glob.has_magic(text) else "no such file or folder"
         raise CorpusError(

@@ -81,7 +81,7 @@ def load(name: str, text_column: str | None = None) -> dict[str, Reader]:
     }
 
 
-def stream(name: str, text_column: str | None = None) -> tuple[str, dict[str | None, Reader]]:
+def stream(name: str, text_column: str | None = None, errors: str = "strict") -> tuple[str, dict[str | None, Reader]]:
     """A data set of the hub by `hf:NAME[/CONFIG][:SPLIT]`, read as it comes: (its name, split → reader).
 
     Where its files are Parquet, as most are, they are read by pyarrow, a few rows at a time; others by the library's own
@@ -90,6 +90,7 @@ def stream(name: str, text_column: str | None = None) -> tuple[str, dict[str | N
     Args:
         name: `NAME` is `owner/data set`, or one word.
         text_column: guessed, and logged, if not given.
+        errors: what is done in Parquet files where a text is not UTF-8, as `open_corpus` says.
 
     Raises:
         CorpusError: no such data set, configuration or split, or no network.
@@ -107,7 +108,9 @@ def stream(name: str, text_column: str | None = None) -> tuple[str, dict[str | N
         builder = datasets.load_dataset_builder(path, config)
         files = {str(split): list(urls) for split, urls in (builder.config.data_files or {}).items()}
         if files and all(str(url).endswith(".parquet") for urls in files.values() for url in urls):
-            found: dict[str, Reader] = {split: _ParquetReader(urls, text_column) for split, urls in files.items()}
+            found: dict[str, Reader] = {
+                split: _ParquetReader(urls, text_column, errors) for split, urls in files.items()
+            }
         else:
             loaded = builder.as_streaming_dataset()
             found = {
@@ -165,15 +168,16 @@ def _chosen(found: Mapping[str, Reader], wanted: str | None, name: str) -> dict[
 class _ParquetReader:
     """Reads the Parquet files of a split, wherever `fsspec` reaches them."""
 
-    def __init__(self, urls: list[str], text_column: str | None) -> None:
+    def __init__(self, urls: list[str], text_column: str | None, errors: str) -> None:
         self._urls = urls
         self._text_column = text_column
+        self._errors = errors
 
     def __call__(self, counts: ReadCounts) -> Iterator[str]:
         """A new reading."""
-        return texts_of(chain.from_iterable(map(self._rows, self._urls)))
+        return texts_of(chain.from_iterable(self._rows(url, counts) for url in self._urls))
 
-    def _rows(self, url: str) -> Iterator[str | None]:
+    def _rows(self, url: str, counts: ReadCounts) -> Iterator[str | None]:
         import fsspec
         import pyarrow
         import pyarrow.parquet
@@ -181,7 +185,7 @@ class _ParquetReader:
         try:
             with fsspec.open(url, "rb") as file:
                 opened = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
-                yield from parquet_rows(opened, self._text_column, url)
+                yield from parquet_rows(opened, self._text_column, url, self._errors, counts)
         except (pyarrow.ArrowException, OSError) as error:
             reason = (str(error).splitlines() or [""])[0]
             raise CorpusError(

@@ -67,9 +67,9 @@ class TableReader:
 
     def _rows(self, source: SourceFile, counts: ReadCounts) -> Rows:
         if source.kind == ".parquet":
-            return _parquet_rows(source, self._text_column)
+            return _parquet_rows(source, self._text_column, self._errors, counts)
         if source.kind == ".arrow":
-            return _arrow_rows(source, self._text_column)
+            return _arrow_rows(source, self._text_column, self._errors, counts)
         return _json_rows(source, self._text_column, self._errors, counts)
 
 
@@ -168,22 +168,39 @@ def _has_surrogates(text: str) -> bool:
 # Parquet and Arrow
 
 
-def _parquet_rows(source: SourceFile, wanted: str | None) -> Rows:
+def _parquet_rows(source: SourceFile, wanted: str | None, errors: str, counts: ReadCounts) -> Rows:
     import pyarrow
     import pyarrow.parquet
 
     with source.open_to_jump() as file:
         try:
-            yield from parquet_rows(pyarrow.parquet.ParquetFile(file, pre_buffer=False), wanted, source.path)
+            opened = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
+            yield from parquet_rows(opened, wanted, source.path, errors, counts)
         except (pyarrow.ArrowException, OSError) as error:
             raise _not_read(source, "Parquet", error) from None
 
 
-def parquet_rows(file: Any, wanted: str | None, where: object) -> Rows:
+def parquet_rows(file: Any, wanted: str | None, where: object, errors: str, counts: ReadCounts) -> Rows:
     """The text column of an open `pyarrow.parquet.ParquetFile`, a few hundred rows in memory at a time."""
     column = _column_of(file.schema_arrow, wanted, where)
+    row = 0
     for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[column], use_threads=False):
-        yield from batch.column(0).to_pylist()
+        yield from _texts(batch.column(0), row, errors, counts, where)
+        row += len(batch)
+
+
+def _texts(column: Any, first: int, errors: str, counts: ReadCounts, where: object) -> list[str | None]:
+    """Of a part of a column that begins with row `first`. Writers need not check that strings are UTF-8."""
+    try:
+        texts: list[str | None] = column.to_pylist()
+    except UnicodeDecodeError:
+        import pyarrow
+
+        texts = []
+        for row, raw in enumerate(column.cast(pyarrow.large_binary()).to_pylist(), start=first):
+            text = None if raw is None else _decoded(raw, 0, errors, counts, f"{where}, row {row:,} (of 0, 1, …)")
+            texts.append(text)
+    return texts
 
 
 def size_bytes(source: SourceFile) -> int | None:
@@ -200,7 +217,7 @@ def size_bytes(source: SourceFile) -> int | None:
     return int(sum(metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups)))
 
 
-def _arrow_rows(source: SourceFile, wanted: str | None) -> Rows:
+def _arrow_rows(source: SourceFile, wanted: str | None, errors: str, counts: ReadCounts) -> Rows:
     """Both of Arrow's formats: the file that can be jumped in, and the stream that `datasets` writes."""
     import pyarrow
 
@@ -211,10 +228,13 @@ def _arrow_rows(source: SourceFile, wanted: str | None) -> Rows:
             opened = pyarrow.ipc.open_file(file) if is_file else pyarrow.ipc.open_stream(file)
             column = _column_of(opened.schema, wanted, source.path)
             batches = (opened.get_batch(n) for n in range(opened.num_record_batches)) if is_file else opened
+            row = 0
             for batch in batches:
                 texts = batch.column(batch.schema.get_field_index(column))
                 for start in range(0, len(texts), _ROWS_AT_ONCE):
-                    yield from texts.slice(start, _ROWS_AT_ONCE).to_pylist()
+                    part = texts.slice(start, _ROWS_AT_ONCE)
+                    yield from _texts(part, row + start, errors, counts, source.path)
+                row += len(texts)
         except (pyarrow.ArrowException, OSError) as error:
             raise _not_read(source, "Arrow", error) from None
 

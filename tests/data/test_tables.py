@@ -100,6 +100,31 @@ def test_what_is_not_utf8_in_json_may_be_replaced_or_ignored(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+def test_what_is_not_utf8_in_a_table_is_named_by_its_row(tmp_path, suffix, kind):
+    """Writers need not check what they call a string."""
+    raws = [b"good"] * 600 + [b"a\xffb", None, b"c\xe6\x97"] + [b"more"] * 100
+    as_bytes = pa.array(raws, pa.large_binary())
+    if pa.types.is_string_view(kind):
+        texts = pa.Array.from_buffers(kind, len(raws), pa.array(raws, pa.binary_view()).buffers())
+    else:
+        texts = as_bytes.cast(pa.binary() if kind == pa.string() else pa.large_binary())
+        texts = pa.Array.from_buffers(kind, len(raws), texts.buffers())
+    table, path = pa.table({"text": texts}), tmp_path / f"a{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=250)
+    else:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as out:
+            out.write_table(table, max_chunksize=250)
+    with pytest.raises(CorpusError, match=rf"a{suffix}, row 600 .*: not UTF-8 at byte 1 \(0xff\).*--errors"):
+        documents(path)
+    corpus = open_corpus(path, errors="replace", fractions={"train": 1.0})
+    assert list(corpus.documents)[600:602] == ["a\ufffdb", "c\ufffd"]
+    assert corpus.documents.counts.undecodable == 2
+    assert documents(path, errors="ignore")[600:602] == ["ab", "c"]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
 def test_damaged_tables(tmp_path, suffix):
     path = put(tmp_path / f"a{suffix}", ["some text"] * 1000)
     raw = path.read_bytes()
