@@ -114,7 +114,7 @@ class MappedText:
         """What to raise where the byte at `offset` is none of UTF-8."""
         return CorpusError(
             f"{self.path}: not UTF-8 at byte {offset:,}; convert the file, or read it with errors='replace' or "
-            "errors='ignore' (--errors), which count such places"
+            "errors='ignore', which count such places"
         )
 
 

@@ -1,6 +1,7 @@
 """`train_tokenizer`: from any corpus to a `Tokenizer`."""
 
 from collections.abc import Collection
+from concurrent.futures import Executor
 from contextlib import nullcontext
 from typing import Any, Literal
 
@@ -24,6 +25,8 @@ def train_tokenizer(
     max_bytes: int | None = None,
     threads: int | None = None,
     memory_limit: int | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
     progress: Report | None = None,
     extend: Tokenizer | None = None,
     **switches: Any,
@@ -41,6 +44,9 @@ def train_tokenizer(
         threads: how many count pieces; all cores unless given. The result is the same.
         memory_limit: in bytes, for the tables of counts; what does not fit goes to temporary files as sorted runs, and the
             result is the same. Learning needs about 6 to 9 bytes for each byte of the distinct pieces nevertheless.
+        executor: counts pieces instead of threads of this process: any of `concurrent.futures`' kind, on a cluster say.
+            Chunks of text go to its workers, counts come back, and the result is the same.
+        workers: how many it has; as many as there are cores here unless given.
         progress: called with the stage (`"chunks"` and `"bytes"` counted, `"distinct pieces"`, `"merges"`), how much of
             it is done, and of how much if known; by default bars on standard error, on a terminal only.
         extend: a tokenizer to train further: its ids, merges and added tokens stay, new merges come behind its own and
@@ -71,7 +77,13 @@ def train_tokenizer(
     shown = bars(titles, total_bytes=documents.size_bytes) if progress is None else nullcontext(progress)
     what = (documents.mapped() or documents, vocab_size, settings, tuple(special_tokens))
     with shown as report:
-        rest: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit, "progress": report}
+        rest: dict[str, Any] = {
+            "threads": threads,
+            "memory_limit": memory_limit,
+            "executor": executor,
+            "workers": workers,
+            "progress": report,
+        }
         if extend is None:
             return Tokenizer(*train_model(*what, **rest))
         return Tokenizer(*extend_model(Parent(extend.model, extend.fingerprint, extend.name), *what, **rest))

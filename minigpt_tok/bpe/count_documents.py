@@ -16,7 +16,6 @@ from minigpt_tok.files import MappedText
 from minigpt_tok.progress import Report
 
 COUNTED_TOGETHER = 1 << 23  # characters; the texts that reach this are counted at once, by several threads
-CHUNK = 1 << 26  # bytes of a mapped file, likewise
 SHORT = 1 << 20  # bytes; so short a part of a mapped file is counted together with others, as a text
 _LOOK = 1 << 12  # bytes before the end of a chunk in which a place to cut is looked for first
 
@@ -79,7 +78,7 @@ class CountedDocuments:
                 self._hold_parts(_decoded(document, view, 0))
             else:
                 for start, end in segments(view, added):
-                    for begin, stop in chunks(view, start, end, pretokenizer):
+                    for begin, stop in chunks(view, start, end, pretokenizer, self._counter.chunk_bytes):
                         with view[begin:stop] as chunk:
                             self._count_part(document, chunk, begin)
             size = len(view)
@@ -144,9 +143,7 @@ def segments(text: memoryview, added: tuple[str, ...]) -> Iterator[tuple[int, in
         yield done, len(text)
 
 
-def chunks(
-    text: memoryview, start: int, end: int, pretokenizer: PreTokenizer, size: int = CHUNK
-) -> Iterator[tuple[int, int]]:
+def chunks(text: memoryview, start: int, end: int, pretokenizer: PreTokenizer, size: int) -> Iterator[tuple[int, int]]:
     """(start, end) of parts, of about `size` bytes, of `text[start:end]` whose pieces side by side are those of the whole.
 
     Where the text is not UTF-8, it is not cut.

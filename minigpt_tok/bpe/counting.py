@@ -27,6 +27,7 @@ class PieceCounter:
     """Counts pieces, in the order in which they are first seen; then learns merges from them."""
 
     threads = 1
+    chunk_bytes = 1 << 26  # of a mapped file that are best counted at once
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -46,6 +47,10 @@ class PieceCounter:
         except UnicodeDecodeError as error:
             return error.start
         return None
+
+    def add_counted(self, pieces: list[str], counts: np.ndarray) -> None:
+        """Add what another counter gives as `counted`, of text that follows."""
+        self._pieces.update(dict(zip(pieces, counts.tolist(), strict=True)))
 
     def distinct(self) -> int:
         """How many different pieces there are."""

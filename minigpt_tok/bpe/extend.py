@@ -12,6 +12,7 @@ makes (Llama 3 has 588 that are reached only whole). A pair that makes one of th
 
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,8 @@ from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.count_documents import CountedDocuments
 from minigpt_tok.bpe.counting import Units
-from minigpt_tok.bpe.fast import make_counter, make_encoder
+from minigpt_tok.bpe.executor_counting import counter_for
+from minigpt_tok.bpe.fast import make_encoder
 from minigpt_tok.bpe.model import AddedToken, BPEModel
 from minigpt_tok.bpe.ranks import implied_merges, made_alone, merge_list, ranks_suffice, unreachable_ids
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
@@ -60,6 +62,8 @@ def extend_model(
     *,
     threads: int | None = None,
     memory_limit: int | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
     progress: Report | None = None,
 ) -> tuple[BPEModel, Training]:
     """Learn more merges from documents, each a text of its own.
@@ -71,7 +75,7 @@ def extend_model(
         vocab_size: ids in all, those of the parent (its holes too) and `special_tokens` included.
         recipe: `tie`, `min_frequency` and `max_token_length` count; everything else is the parent's.
         special_tokens: more of them, behind the new tokens.
-        threads, memory_limit, progress: as in `trainer.train_model`.
+        threads, memory_limit, executor, workers, progress: as in `trainer.train_model`.
 
     Raises:
         TokenizerError: no room for a merge, a special that the parent has already, characters that a character
@@ -80,11 +84,12 @@ def extend_model(
     """
     model = parent.model
     recipe = replace(recipe, unit=model.unit, pattern=model.pattern, id_order=_id_order(model))
-    _check(parent, recipe, vocab_size, special_tokens, threads, memory_limit)
+    check_limits(threads, memory_limit, workers)
+    _check(parent, recipe, vocab_size, special_tokens)
     room = vocab_size - model.vocab_size - len(special_tokens)
     started = time.perf_counter()
     specials = (AddedToken(content=token, id=0) for token in special_tokens)
-    counter = make_counter(recipe, threads, memory_limit)
+    counter = counter_for(recipe, threads, memory_limit, executor, workers)
     matcher = Matcher([*model.added_tokens, *specials], model.normalizer)
     counted = CountedDocuments(counter, documents, matcher, progress)
     distinct = counter.distinct()
@@ -169,15 +174,7 @@ def _id_order(model: BPEModel) -> Any:
     return "characters" if model.unit == "character" else "bytes_first"
 
 
-def _check(
-    parent: Parent,
-    recipe: Recipe,
-    vocab_size: int,
-    special_tokens: tuple[str, ...],
-    threads: int | None,
-    memory_limit: int | None,
-) -> None:
-    check_limits(threads, memory_limit)
+def _check(parent: Parent, recipe: Recipe, vocab_size: int, special_tokens: tuple[str, ...]) -> None:
     check_whole("vocab_size", vocab_size)
     model = parent.model
     if special_tokens:

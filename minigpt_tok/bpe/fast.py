@@ -276,6 +276,10 @@ class FastPieceCounter(PieceCounter):
         with _sizes_that_fit():
             return self._core.add_buffer(text)  # type: ignore[no-any-return]
 
+    def add_counted(self, pieces: list[str], counts: np.ndarray) -> None:
+        """As in `PieceCounter`."""
+        self._core.add_counted(pieces, counts)
+
     def distinct(self) -> int:
         """As in `PieceCounter`."""
         return self._core.pieces  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.added import Matcher
 from minigpt_tok.bpe.count_documents import CountedDocuments
 from minigpt_tok.bpe.counting import MergesDone, PieceCounter
-from minigpt_tok.bpe.fast import make_counter
+from minigpt_tok.bpe.executor_counting import counter_for
 from minigpt_tok.bpe.model import ALL_BYTES, BYTES_BY_CHARACTER, AddedToken, BPEModel
 from minigpt_tok.bpe.recipes import Recipe, check_special_tokens, check_whole
 from minigpt_tok.bpe.reference import Learned, Merge, Stop, asked_for
@@ -31,7 +32,7 @@ class Training:
         distinct_pieces: how many different pieces the pattern cut.
         seconds: of counting and merging; megabytes_per_second: bytes / seconds.
         peak_memory: of the process, in bytes, where the system tells.
-        threads: that counted.
+        threads: that counted, or workers of an executor.
         stopped: why there are no more merges.
         base_tokens: tokens of the training text before any merge.
         counts: for every merge, how often its pair occurred when it was chosen.
@@ -83,11 +84,19 @@ def train_model(
     *,
     threads: int | None = None,
     memory_limit: int | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
     progress: Report | None = None,
 ) -> tuple[BPEModel, Training]:
     """Train on documents, each a text of its own: no piece and no merge crosses from one into the next.
 
-    `progress` is called with the stages `chunks` and `bytes` (counted), `distinct pieces` and `merges`.
+    Args:
+        documents, vocab_size, recipe, special_tokens: see `train.train_tokenizer`.
+        threads: of this process that count; all cores unless given.
+        memory_limit: bytes for the tables of counts.
+        executor: counts instead, and this process adds up.
+        workers: how many it has.
+        progress: called with the stages `chunks` and `bytes` (counted), `distinct pieces` and `merges`.
 
     Raises:
         TokenizerError: the vocabulary is smaller than base tokens and specials, a special cannot be one, a document
@@ -95,11 +104,11 @@ def train_model(
         CorpusError: there are no documents, or only empty ones.
     """
     check_special_tokens(recipe, special_tokens)
-    check_limits(threads, memory_limit)
+    check_limits(threads, memory_limit, workers)
     if recipe.unit == "byte":
         _check_vocab_size(vocab_size, 256, len(special_tokens))
     started = time.perf_counter()
-    counter = make_counter(recipe, threads, memory_limit)
+    counter = counter_for(recipe, threads, memory_limit, executor, workers)
     specials = Matcher(AddedToken(content=token, id=0) for token in special_tokens)
     counted = CountedDocuments(counter, documents, specials, progress)
     base = _base_tokens(counter)
@@ -142,13 +151,13 @@ def record_of(
     )
 
 
-def check_limits(threads: int | None, memory_limit: int | None) -> None:
+def check_limits(threads: int | None, memory_limit: int | None, workers: int | None) -> None:
     """Refuse limits below 1.
 
     Raises:
         TokenizerError: naming the argument.
     """
-    for argument, value in (("threads", threads), ("memory_limit", memory_limit)):
+    for argument, value in (("threads", threads), ("memory_limit", memory_limit), ("workers", workers)):
         if value is not None:
             check_whole(argument, value)
             if value < 1:

@@ -1,16 +1,16 @@
 """`minigpt-tok encode`."""
 
-import contextlib
 import dataclasses
 import logging
 import shlex
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from minigpt_tok.amounts import counted, lasted, sized
+from minigpt_tok.cli.engine import Engine, Scheduler, check_engine, executor_of
 from minigpt_tok.cli.options import (
     AsJson,
     DecodingErrors,
@@ -28,7 +28,6 @@ from minigpt_tok.cli.options import (
 from minigpt_tok.cli.printing import print_facts, print_json, print_table
 from minigpt_tok.data.corpora import Corpus, open_inputs
 from minigpt_tok.data.encode import default_encoding_dir, encode_corpus
-from minigpt_tok.data.engines import dask_executor
 from minigpt_tok.data.estimate import Estimate, estimate_encoding
 from minigpt_tok.data.id_file import IdFile
 from minigpt_tok.errors import CorpusError
@@ -78,17 +77,8 @@ def encode(
             show_default=False,
         ),
     ] = None,
-    engine: Annotated[
-        Literal["local", "dask"], typer.Option(help="Who encodes: this machine, or a Dask cluster (extra dask).")
-    ] = "local",
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Of the Dask cluster, as tcp://host:8786; without it, one is started on this machine for as long.",
-            show_default=False,
-        ),
-    ] = None,
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
     estimate: Annotated[
         bool,
         typer.Option(
@@ -110,8 +100,7 @@ def encode(
     keeps what is finished, whole files and shards of 64 MiB of text. What another tokenizer made is not overwritten unless
     --overwrite is given.
     """
-    if scheduler is not None and engine != "dask":
-        raise typer.BadParameter("only a Dask cluster has a scheduler; add --engine dask", param_hint="'--scheduler'")
+    check_engine(engine, scheduler)
     tok = Tokenizer.load(tokenizer)
     corpus = open_inputs(
         inputs,
@@ -129,17 +118,13 @@ def encode(
         return _print_estimate(estimate_encoding(corpus, tok, folder), as_json)
     _announce(corpus, tok, folder)
     started = time.perf_counter()
-    with progress() as report, contextlib.ExitStack() as cluster:
-        executor = None
-        if engine == "dask":
-            executor, threads = cluster.enter_context(dask_executor(scheduler))
-            workers = workers or threads
+    with progress() as report, executor_of(engine, scheduler) as (executor, n_workers):
         files = encode_corpus(
             corpus,
             tok,
             folder,
             separator=None if separator == "none" else separator,
-            workers=workers,
+            workers=workers or n_workers,
             executor=executor,
             overwrite=overwrite,
             progress=None if report is None else lambda split, done, total: report("bytes", done, total),

@@ -11,6 +11,7 @@ import typer
 from minigpt_tok.amounts import counted, lasted, sized
 from minigpt_tok.bpe.extend import learned_merges
 from minigpt_tok.bpe.recipes import IdOrder, Tie
+from minigpt_tok.cli.engine import Engine, Scheduler, check_engine, executor_of
 from minigpt_tok.cli.options import (
     AsJson,
     DecodingErrors,
@@ -103,6 +104,8 @@ def train(
             show_default="no limit",
         ),
     ] = None,
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
     show_merges: Annotated[
         str | None,
         typer.Option(
@@ -119,6 +122,7 @@ def train(
     Of a corpus with splits, only the train split is read. Files without splits are trained on whole; to keep a part of
     them unseen, write splits first (minigpt-tok corpus) and train on the folder that this makes.
     """
+    check_engine(engine, scheduler)
     first, every = _shown_merges(show_merges)
     switches: dict[str, Any] = {
         name: value
@@ -145,7 +149,10 @@ def train(
         max_bytes=max_bytes,
         fractions={"train": 1.0},
     )
-    tokenizer = train_tokenizer(corpus, vocab_size, recipe, special or [], **switches)
+    with executor_of(engine, scheduler) as (executor, workers):
+        tokenizer = train_tokenizer(
+            corpus, vocab_size, recipe, special or [], executor=executor, workers=workers, **switches
+        )
     tokenizer.save(output)
     assert tokenizer.training is not None
     result = _result(tokenizer, corpus, output, _numbers(len(tokenizer.training.counts), first, every))

@@ -130,7 +130,7 @@ def _decoded(line: bytes, start: int, errors: str, counts: ReadCounts, where: st
         if errors == "strict":
             raise CorpusError(
                 f"{where}: not UTF-8 at byte {start + error.start:,} (0x{line[error.start]:02x}); convert the file, or read it "
-                "with errors='replace' or errors='ignore' (--errors), which count such places"
+                "with errors='replace' or errors='ignore', which count such places"
             ) from None
     text = line.decode("utf-8", "replace")
     counts.undecodable += text.count("\ufffd") - line.count(b"\xef\xbf\xbd")
@@ -150,7 +150,7 @@ def _checked(value: Any, errors: str, counts: ReadCounts, where: str) -> str | N
     if errors == "strict":
         raise CorpusError(
             f"{where} has a lone surrogate, which is no text; repair the file, or read it with errors='replace' or "
-            "errors='ignore' (--errors), which count such places"
+            "errors='ignore', which count such places"
         )
     counts.undecodable += lone
     put = "\ufffd" if errors == "replace" else ""

@@ -226,7 +226,7 @@ def _text_of(path: Path, start: int, raw: bytes, errors: str, counts: ReadCounts
         if errors == "strict":
             raise CorpusError(
                 f"{path}: not UTF-8 at byte {start + error.start:,} (0x{raw[error.start]:02x}); convert the file, or read "
-                "it with errors='replace' or errors='ignore' (--errors), which count such places"
+                "it with errors='replace' or errors='ignore', which count such places"
             ) from None
     text = raw.decode("utf-8", "replace")
     # Each undecodable place became one U+FFFD; those that the file has itself are not counted.

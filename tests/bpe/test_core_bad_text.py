@@ -75,6 +75,8 @@ def test_texts_that_are_no_str(core, models):
     fast = FastEncoder(models.trained("gpt2"))
     for texts in ([b"ab"], ["ab", None], ["ab", 7], [["ab"]]):
         for encode in (fast.encode_batch, fast.encode_batch_to_numpy):
+            if texts == [b"ab"] and encode == fast.encode_batch_to_numpy:  # which takes UTF-8
+                continue
             with pytest.raises(TokenizerError, match=rf"texts\[{len(texts) - 1}\] is \w+, not str"):
                 encode(texts)
 

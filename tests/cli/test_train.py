@@ -108,8 +108,8 @@ def test_a_memory_limit_changes_nothing_but_the_memory(run, tmp_path: Path, monk
     words = tmp_path / "words.txt"
     words.write_text(" ".join(f"{number:x}" for number in range(60_000)), encoding="utf-8")
     limits = []
-    make = trainer.make_counter
-    monkeypatch.setattr(trainer, "make_counter", lambda *given: limits.append(given[2]) or make(*given))
+    make = trainer.counter_for
+    monkeypatch.setattr(trainer, "counter_for", lambda *given: limits.append(given[2]) or make(*given))
     free = json.loads(run("train", words, "-n", 400, "-o", tmp_path / "free.json", "--json").stdout)
     limited = run("train", words, "-n", 400, "--memory-limit", "0.3MB", "-o", tmp_path / "limited.json", "--json")
     assert limits == [None, 300_000]

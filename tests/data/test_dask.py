@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+from minigpt_tok import train_tokenizer
+from minigpt_tok.bpe import count_documents
 from minigpt_tok.data import engines, shards
 from minigpt_tok.data.encode import encode_corpus
 from minigpt_tok.data.engines import dask_executor
@@ -51,6 +53,26 @@ def test_a_cluster_gives_the_same_bytes_though_a_worker_is_killed_midway(tmp_pat
         assert len(killed) == 1
         assert path.read_bytes() == expected
     record_property("summary", "Dask: 2 workers, one killed midway, the same bytes")
+
+
+def test_a_cluster_counts_for_a_tokenizer_though_a_worker_is_killed_midway(cluster, monkeypatch, record_property):
+    monkeypatch.setattr(count_documents, "COUNTED_TOGETHER", 5_000)
+    expected = train_tokenizer(TEXTS, 400)
+    killed = []
+
+    def kill_one(stage, done, total):
+        if not killed and stage == "bytes" and done > 300_000:
+            with distributed.Client(cluster, set_as_default=False) as client:
+                processes = client.run(os.getpid)
+            killed.append(next(iter(processes.values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with dask_executor(cluster.scheduler_address) as (executor, threads):
+        tokenizer = train_tokenizer(TEXTS, 400, executor=executor, workers=threads, progress=kill_one)
+    assert len(killed) == 1
+    assert tokenizer.fingerprint == expected.fingerprint
+    assert tokenizer.training.curve == expected.training.curve
+    record_property("summary", "Dask: 2 workers count, one killed midway, the same tokenizer")
 
 
 def test_a_scheduler_that_is_not_there_is_said(monkeypatch):

@@ -302,6 +302,24 @@ class Counter {
         return std::nullopt;
     }
 
+    // What another counter has counted, of text that follows: distinct pieces in the order in which they were first seen there.
+    void add_counted(const py::list& texts, const py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>& counts) {
+        const py::tuple kept(texts);
+        if (static_cast<std::size_t>(counts.size()) != kept.size()) throw py::value_error("there must be a count for each piece");
+        std::vector<Counted> pieces;
+        pieces.reserve(kept.size());
+        for (std::size_t i = 0; i < kept.size(); ++i) {
+            Py_ssize_t size;
+            const char* data = PyUnicode_AsUTF8AndSize(kept[i].ptr(), &size);
+            if (!data) throw py::error_already_set();
+            if (!size || counts.data()[i] < 1) throw py::value_error("a piece is empty, or its count is below 1");
+            pieces.push_back({{data, static_cast<std::size_t>(size)}, counts.data()[i], bytes_ + i});
+        }
+        if (counters_.empty()) counters_.emplace_back(pattern_, memory_limit_);
+        without_gil([&](const GoOn& go_on) { counters_[0].add(pieces, go_on); });
+        bytes_ += pieces.size();  // no more than the text had, so numbers go on growing
+    }
+
     std::size_t pieces() {
         std::size_t count = 0;
         without_gil([&](const GoOn& go_on) { count = all(go_on).size(); });
@@ -503,6 +521,7 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         .def(py::init<const std::string&, unsigned, std::size_t>(), py::arg("pattern"), py::arg("threads"), py::arg("memory_limit") = 0)
         .def("add", &Counter::add)
         .def("add_buffer", &Counter::add_buffer)
+        .def("add_counted", &Counter::add_counted)
         .def("characters", &Counter::characters)
         .def("counted", &Counter::counted)
         .def("train", &Counter::train)

@@ -350,7 +350,7 @@ class PieceCounter {
             const std::size_t room = (splitter_.choice().pattern == Pattern::none ? 1 : size) + kPlacesRoom;
             if (ends_.size() < room) ends_.resize(room);
             const std::size_t count = splitter_.cut(from, size, last, ends_.data());
-            if (memory_limit && table.size() && table.memory_for(count) > memory_limit) runs.spill(table, &go_on);
+            make_room(count, go_on);
             table.add(from, ends_.data(), count, first);
             first += count;
             window = count ? kWindow : window * 2;
@@ -358,8 +358,23 @@ class PieceCounter {
         }
     }
 
+    // Pieces that have been counted already.
+    void add(const std::vector<Counted>& pieces, const GoOn& go_on) {
+        std::size_t steps = 0;
+        for (const Counted& one : pieces) {
+            if (++steps % 4096 == 0) ask(&go_on);
+            make_room(1, go_on);
+            table.add(one);
+        }
+    }
+
    private:
     static constexpr std::size_t kWindow = 16 << 10, kRoom = 64;
+
+    void make_room(std::size_t pieces, const GoOn& go_on) {
+        if (memory_limit && table.size() && table.memory_for(pieces) > memory_limit) runs.spill(table, &go_on);
+    }
+
     Splitter splitter_;
     std::vector<u32> ends_;
     std::vector<u8> buffer_;
