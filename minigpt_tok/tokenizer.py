@@ -1,14 +1,13 @@
 """The `Tokenizer`: an immutable value that turns text into ids and back, and knows its fingerprint."""
 
-import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from mmap import mmap
 from typing import Any, SupportsIndex
 
 import numpy as np
 
 from minigpt_tok import formats
+from minigpt_tok.arguments import Buffer, Ids, as_list_or_array, checked_batch, checked_list, checked_text
 from minigpt_tok.bpe import renumber
 from minigpt_tok.bpe.added import SpecialTokens, added_bytes, added_form
 from minigpt_tok.bpe.encoder import Batch, Encoder
@@ -21,9 +20,7 @@ from minigpt_tok.bpe.trainer import Training
 from minigpt_tok.errors import TokenizerError
 from minigpt_tok.files import StrPath
 from minigpt_tok.fingerprint import FINGERPRINT_VERSION, fingerprint
-
-Buffer = bytes | bytearray | memoryview | mmap
-Ids = Iterable[SupportsIndex]  # lists, NumPy arrays and torch tensors of ids, and their elements
+from minigpt_tok.stream_decoder import StreamDecoder
 
 
 class Tokenizer:
@@ -245,7 +242,7 @@ class Tokenizer:
     ) -> list[list[int]]:
         """The ids of each text, as `encode` gives them one by one; by all cores where it is worth it."""
         return self._encoder.encode_batch(
-            _checked_list(texts),
+            checked_list(texts),
             allowed_special=allowed_special,
             disallowed_special=disallowed_special,
             add_special_tokens=add_special_tokens,
@@ -272,7 +269,7 @@ class Tokenizer:
                 f"separator_id is {separator_id}; the ids of this tokenizer are below {self.vocab_size}"
             )
         return self._encoder.encode_batch_to_numpy(
-            _checked_list(texts),
+            checked_list(texts),
             allowed_special=allowed_special,
             disallowed_special=disallowed_special,
             add_special_tokens=add_special_tokens,
@@ -292,7 +289,7 @@ class Tokenizer:
         Memory is bounded by the longest stretch of text without a place where the pattern is certain to cut.
         """
         return self._encoder.encode_iter(
-            _checked_batch(texts),
+            checked_batch(texts),
             allowed_special=allowed_special,
             disallowed_special=disallowed_special,
             add_special_tokens=add_special_tokens,
@@ -308,7 +305,7 @@ class Tokenizer:
     ) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids and, for each, (start, end) in characters of the text; part of a character counts as the whole."""
         return self._encoder.encode_with_offsets(
-            _checked(text),
+            checked_text(text),
             allowed_special=allowed_special,
             disallowed_special=disallowed_special,
             add_special_tokens=add_special_tokens,
@@ -349,7 +346,7 @@ class Tokenizer:
 
     def explain(self, text: str) -> Explanation:
         """Which alternative of the pattern cut each piece, and the merges inside it, one by one with their ranks."""
-        return explain(self._encoder, _checked(text))
+        return explain(self._encoder, checked_text(text))
 
     # Ids to text
 
@@ -376,7 +373,7 @@ class Tokenizer:
         return raw  # type: ignore[no-any-return]
 
     def _plain_ids(self, ids: Ids, skip_special: bool) -> list[int] | np.ndarray:
-        plain = _as_list_or_array(ids)
+        plain = as_list_or_array(ids)
         if not skip_special or not self.special_tokens:
             return plain
         special = frozenset(self.special_tokens.values())
@@ -404,7 +401,7 @@ class Tokenizer:
         added = next(token for token in self._model.added_tokens if token.id == id.__index__())
         return added_form(added, self._model.normalizer)
 
-    def stream_decoder(self, *, skip_special: bool = False, errors: str = "replace") -> "StreamDecoder":
+    def stream_decoder(self, *, skip_special: bool = False, errors: str = "replace") -> StreamDecoder:
         """Decodes ids as they come, never showing part of a character."""
         return StreamDecoder(self, skip_special=skip_special, errors=errors)
 
@@ -548,67 +545,3 @@ class Tokenizer:
             FormatError: `tokenizer.json` cannot hold this tokenizer.
         """
         return formats.transformers.fast_tokenizer(self._model, self._training, self.fingerprint, self._carried)
-
-
-class StreamDecoder:
-    """Feed it ids, get text; bytes of an incomplete character are held back until it is complete."""
-
-    def __init__(self, tokenizer: Tokenizer, *, skip_special: bool = False, errors: str = "replace") -> None:
-        self._tokenizer = tokenizer
-        self._skip_special = skip_special
-        self._errors = errors
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
-        # Steps of a decoder may look at the whole text: then it comes at the end.
-        self._held: list[SupportsIndex] | None = [] if tokenizer._carried.decode is not None else None
-
-    def feed(self, ids: Ids | SupportsIndex) -> str:
-        """The text that one id or several complete; may be empty."""
-        if hasattr(ids, "__index__") and not getattr(ids, "shape", ()):
-            ids = [ids]  # type: ignore[list-item]
-        if self._held is not None:
-            self._held += list(ids)  # type: ignore[arg-type]
-            return ""
-        return self._decoder.decode(self._tokenizer.decode_bytes(ids, skip_special=self._skip_special))  # type: ignore[arg-type]
-
-    def finish(self) -> str:
-        """What is left: an incomplete character, by the rule for errors. The decoder may be used again."""
-        if self._held is not None:
-            text = self._tokenizer.decode(self._held, skip_special=self._skip_special, errors=self._errors)
-            self._held = []
-            return text
-        rest = self._decoder.decode(b"", final=True)
-        self._decoder.reset()
-        return rest
-
-
-def _checked(text: str) -> str:
-    if not isinstance(text, str):
-        raise TokenizerError(f"text is {type(text).__name__}, not str; decode bytes first, e.g. data.decode('utf-8')")
-    return text
-
-
-def _checked_batch(texts: Iterable[str]) -> Iterable[str]:
-    if isinstance(texts, (str, bytes)):
-        raise TokenizerError(f"texts is one {type(texts).__name__}; pass a list of texts, or call encode")
-    return texts
-
-
-def _checked_list(texts: Iterable[Any]) -> list[Any]:
-    texts = _checked_batch(texts)
-    return texts if isinstance(texts, list) else list(texts)
-
-
-def _as_list_or_array(ids: Ids) -> list[int] | np.ndarray:
-    if type(ids) is list and (not ids or type(ids[0]) is int):
-        return ids  # anything else further on is found when it is decoded
-    if hasattr(ids, "__array__"):  # arrays, and tensors on any device
-        array = np.asarray(ids.cpu() if hasattr(ids, "cpu") else ids)
-        if array.ndim != 1:
-            raise TokenizerError(f"ids have the shape {array.shape}; decode one sequence at a time")
-        if array.size and array.dtype.kind not in "iu":
-            raise TokenizerError(f"ids are {array.dtype}, not integers")
-        return array.astype(np.int64) if array.dtype.kind not in "iu" else array
-    try:
-        return [id.__index__() for id in ids]
-    except (AttributeError, TypeError):
-        raise TokenizerError("ids are not all integers") from None

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minigpt_tok.bpe.encoder import Batch, stretches
+from minigpt_tok.bpe.encoder import Batch
 from minigpt_tok.bpe.model import ALL_BYTES
 from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Stop, train_merges
+from minigpt_tok.bpe.stretches import stretches
 
 MergesDone = Callable[[int], object]  # told how many merges there are
 

@@ -20,13 +20,13 @@ from minigpt_tok.bpe.normalize import Span, from_printable
 from minigpt_tok.bpe.pipeline import Pipeline
 from minigpt_tok.bpe.pretokenize import PreTokenizer, get_pretokenizer
 from minigpt_tok.bpe.reference import merge_by_rank
+from minigpt_tok.bpe.stretches import stretches
 from minigpt_tok.errors import TokenizerError
 
 CACHED_PIECES = 1 << 17  # at most; then the cache starts anew. About 200 bytes each.
 LONG_PIECE = 256  # units; a longer piece is not worth a place in the cache as a whole
 CUTS_TRIED = 16  # the last ones in a text, before more text is waited for
 MARKS_LOOKED_AT = 64  # characters after a cut that may join the first of them
-STRETCH = 1 << 20  # characters that are cut into pieces at a time, where the pattern is certain to cut
 
 
 class _Cache(dict[str | bytes, list[int]]):
@@ -535,21 +535,3 @@ def _numbered_text(number: int, text: str | bytes) -> str:
 
 def _as_bytes(piece: str | bytes) -> bytes:
     return piece.encode("utf-8") if isinstance(piece, str) else piece
-
-
-def stretches(text: str, pretokenizer: PreTokenizer) -> Iterator[str]:
-    """`text` in parts of about `STRETCH` characters whose pieces, side by side, are the pieces of the whole."""
-    start = 0
-    while len(text) - start > STRETCH:
-        # Where the next megabyte has no certain cut, look at twice as much: linear in all.
-        size = STRETCH
-        cut = 0
-        while start + size < len(text) and cut == 0:
-            cut = pretokenizer.last_certain_cut(text[start : start + size])
-            size *= 2
-        if cut == 0:
-            break
-        yield text[start : start + cut]
-        start += cut
-    if start < len(text):
-        yield text[start:] if start else text

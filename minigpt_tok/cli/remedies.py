@@ -37,6 +37,7 @@ SAID: tuple[tuple[str, str], ...] = (
     ),
     (r", or use Tokenizer\.from_gpt2", ""),
     (r"save it as character_bpe", "minigpt-tok convert --format character keeps them"),
+    (r"a character tokenizer is saved as character_bpe", "minigpt-tok convert --format character keeps characters"),
     (r"save it as tokenizer\.json", "minigpt-tok convert --format hf keeps it"),
     # Id files
     (

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import tempfile
+import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -175,7 +176,8 @@ class Spool:
     def __init__(self, texts: Iterator[str]) -> None:
         self._texts: Iterator[str] | None = texts
         self._sizes = array("q")
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed when this object goes
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # readings come and go; closed when this object goes
+        weakref.finalize(self, self._file.close)
 
     def __iter__(self) -> Iterator[str]:
         self._drain()

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minigpt_tok.bpe.encoder import CACHED_PIECES, LONG_PIECE, STRETCH, Encoder, stretches
+from minigpt_tok.bpe.encoder import CACHED_PIECES, LONG_PIECE, Encoder
 from minigpt_tok.bpe.fast import FastEncoder
 from minigpt_tok.bpe.model import ALL_BYTES, AddedToken, BPEModel
 from minigpt_tok.bpe.native import core
 from minigpt_tok.bpe.patterns import PATTERNS
 from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import get_recipe
+from minigpt_tok.bpe.stretches import STRETCH, stretches
 from minigpt_tok.bpe.trainer import train_model
 from minigpt_tok.errors import TokenizerError
 

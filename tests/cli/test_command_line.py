@@ -149,11 +149,10 @@ class TestStandardOutput:
         return path
 
     def test_a_reader_that_stops_reading_is_no_error(self, command_line, tokenizer_file: Path, long_text: Path):
-        with open(long_text, "rb") as text:
-            process = subprocess.Popen(
-                command_line("show", "-", "-t", tokenizer_file),
-                stdin=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
+        with open(long_text, "rb") as text, subprocess.Popen(
+            command_line("show", "-", "-t", tokenizer_file),
+            stdin=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
             assert process.stdout is not None
             assert process.stderr is not None
             process.stdout.read(10)

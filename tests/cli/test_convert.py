@@ -44,7 +44,7 @@ def test_characters(run, tmp_path):
     for form in ("hf", "gpt2", "tiktoken", "cs336"):
         result = run("convert", tmp_path / "a.json", "-o", tmp_path / f"c{form}", "-f", form)
         assert result.exit_code == 1
-        assert "character_bpe" in result.stderr
+        assert "convert --format character" in result.stderr
     assert not list(tmp_path.glob("c*"))
 
 

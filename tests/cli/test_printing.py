@@ -64,22 +64,22 @@ def test_progress_on_a_terminal_goes_to_standard_error(command_line, environment
     text.write_text("".join(f"{n * n:x} " for n in range(200_000)), encoding="ascii")
     terminal, stderr = pty.openpty()
     words = command_line("train", text, "-n", 1_000, "-o", tmp_path / "t.json", "--json")
-    process = subprocess.Popen(
+    with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=stderr, env=environment(TERM="xterm-256color", COLUMNS="120")
-    )
-    os.close(stderr)
-    assert process.stdout is not None
-    shown = b""
-    while True:
-        try:
-            read = os.read(terminal, 65_536)
-        except OSError:  # Linux says so when the other side has closed
-            break
-        if not read:
-            break
-        shown += read
-    assert process.wait(60) == 0
-    assert json.loads(process.stdout.read())["vocab_size"] == 1_000
+    ) as process:
+        os.close(stderr)
+        assert process.stdout is not None
+        shown = b""
+        while True:
+            try:
+                read = os.read(terminal, 65_536)
+            except OSError:  # Linux says so when the other side has closed
+                break
+            if not read:
+                break
+            shown += read
+        assert process.wait(60) == 0
+        assert json.loads(process.stdout.read())["vocab_size"] == 1_000
     os.close(terminal)
     seen = shown.decode("utf-8")
     assert "counting pieces" in seen
