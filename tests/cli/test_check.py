@@ -40,7 +40,7 @@ def test_what_belongs_together(run, checkpoint: Path, tokenizer: Tokenizer, toke
 def test_another_tokenizer_of_equal_size_names_the_first_different_merge(
     run, checkpoint: Path, tokenizer: Tokenizer, texts: list[str], tmp_path: Path
 ):
-    other = train_tokenizer(iter(texts), 400, special_tokens=["<|endoftext|>"], tie="first_seen")
+    other = train_tokenizer(iter(texts), tokenizer.vocab_size, special_tokens=["<|endoftext|>"], tie="first_seen")
     assert (other.vocab_size, other.fingerprint != tokenizer.fingerprint) == (tokenizer.vocab_size, True)
     other.save(tmp_path / "other.json")
     rank = next(n for n, pair in enumerate(zip(tokenizer.merges, other.merges, strict=True)) if pair[0] != pair[1])
@@ -94,14 +94,16 @@ def test_info_of_checkpoints(run, checkpoint: Path, tokenizer: Tokenizer, encode
         assert file["fingerprint"] == tokenizer.fingerprint
         assert file["parameters"] == sum(parameter.numel() for parameter in model.parameters())
         assert file["config"]["num_layers"] == 1
-        assert file["tokenizer"]["vocab_size"] == 400
+        assert file["tokenizer"]["vocab_size"] == tokenizer.vocab_size
     assert files[0]["data_fingerprint"] == data_fingerprint(encoded)
     page = run("info", checkpoint).stdout
     assert "checkpoint" in page
     assert tokenizer.fingerprint in page
 
 
-def test_transplant_and_train_on(run, checkpoint: Path, corpus_folder: Path, texts: list[str], tmp_path: Path):
+def test_transplant_and_train_on(
+    run, checkpoint: Path, tokenizer: Tokenizer, corpus_folder: Path, texts: list[str], tmp_path: Path
+):
     other = train_tokenizer(iter(texts), 350, special_tokens=["<|endoftext|>"])
     other.save(tmp_path / "other.json")
     result = run("check", checkpoint, "-t", tmp_path / "other.json")
@@ -111,6 +113,9 @@ def test_transplant_and_train_on(run, checkpoint: Path, corpus_folder: Path, tex
     found = json.loads(run("transplant", checkpoint, "-t", tmp_path / "other.json", "-o", new, "--json").stdout)
     assert found["fingerprint"] == other.fingerprint
     assert found["copied"] + found["averaged"] == other.vocab_size
+    assert (found["old_size"], found["new_size"]) == (tokenizer.vocab_size, other.vocab_size)
+    ours, theirs = ({tok.token_bytes(id) for id in range(tok.vocab_size)} for tok in (tokenizer, other))
+    assert found["copied"] == len(ours & theirs)
     assert run("check", new, "-t", tmp_path / "other.json").exit_code == 0
     again = run("transplant", checkpoint, "-t", tmp_path / "other.json", "-o", new)
     assert again.exit_code == 1

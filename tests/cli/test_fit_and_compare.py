@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from minigpt_tok import Tokenizer, train_tokenizer
-from minigpt_tok.checkpoint import load_model, read_checkpoint
+from minigpt_tok import MiniGPT, MiniGPTConfig, Tokenizer, train_tokenizer
+from minigpt_tok.checkpoint import load_model, read_checkpoint, save_checkpoint
+from minigpt_tok.data.packing import PACKINGS
+from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.gpt.options import TrainingOptions
 
 torch.set_num_threads(1)
@@ -83,8 +85,54 @@ class TestFit:
         for name in TrainingOptions().to_plain():
             assert f"--{name.replace('_', '-')}" in page
 
-    def test_ids_of_another_tokenizer_are_refused(self, run, encoded: Path, texts: list[str], tmp_path: Path):
-        train_tokenizer(iter(texts), 400, special_tokens=["<|endoftext|>"], tie="first_seen").save(
+    @pytest.mark.parametrize("packing", PACKINGS)
+    def test_packings(self, run, encoded: Path, tmp_path: Path, packing: str):
+        words = ("-d", encoded, *SMALL, *SHORT, "--budget", "bytes=500", "--logger", "none", "-o", tmp_path / "run")
+        result = run("fit", *words, "--packing", packing, "--json")
+        assert result.exit_code == 0, result.stderr
+        found = json.loads(result.stdout)
+        assert (found["packing"], found["options"]["packing"]) == (packing, packing)
+        account = TokenDataset(encoded, 16, packing=packing).account
+        assert found["account"]["blocks"] == account.blocks
+        assert found["account"]["tokens"]["lost"] == account.tokens.lost
+        assert read_checkpoint(found["checkpoint"])["hyper_parameters"]["options"]["packing"] == packing
+        page = run("fit", *words, "--resume", "--budget", "bytes=900")
+        assert f"{packing}: {account}" in " ".join(page.stdout.split()), page.stdout
+
+    def test_weights_to_begin_with(self, run, encoded: Path, tokenizer: Tokenizer, texts: list[str], tmp_path: Path):
+        config = MiniGPTConfig(tokenizer.vocab_size, block_size=16, embedding_dim=12, num_heads=3, num_layers=1)
+        model = MiniGPT(config)
+        with torch.no_grad():
+            model.token_embedding.weight[7] = 3.0
+        first = tmp_path / "first.ckpt"
+        save_checkpoint(first, model, tokenizer)
+        words = ("fit", "-d", encoded, "--weights", first, *SHORT, "--budget", "bytes=500", "--logger", "none")
+        slow = ("--learning-rate", 1e-12, "--final-learning-rate", 0, "--weight-decay", 0, "--batch-size", 4)
+        result = run(*words, *slow, "-o", tmp_path / "run", "--json")
+        assert result.exit_code == 0, result.stderr
+        found = json.loads(result.stdout)
+        assert found["config"] == config.to_plain()  # the shape is the checkpoint's, none was given
+        trained, carried = load_model(found["checkpoint"])
+        assert carried == tokenizer
+        for name, value in model.state_dict().items():
+            torch.testing.assert_close(trained.state_dict()[name], value, rtol=0, atol=1e-6)
+
+        result = run(*words, "--embedding-dim", 24, "-o", tmp_path / "wide")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "--embedding-dim 24 (the checkpoint: 12)" in result.stderr
+        other = train_tokenizer(iter(texts), tokenizer.vocab_size, special_tokens=["<|endoftext|>"], tie="first_seen")
+        save_checkpoint(first, model, other)
+        result = run(*words, "-o", tmp_path / "other")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert other.fingerprint in result.stderr
+        assert tokenizer.fingerprint in result.stderr
+        assert run(*words[:4], tmp_path / "missing.ckpt", "-o", tmp_path / "other").exit_code == 1
+        assert not (tmp_path / "other").exists()
+
+    def test_ids_of_another_tokenizer_are_refused(
+        self, run, encoded: Path, tokenizer: Tokenizer, texts: list[str], tmp_path: Path
+    ):
+        train_tokenizer(iter(texts), tokenizer.vocab_size, special_tokens=["<|endoftext|>"], tie="first_seen").save(
             tmp_path / "other.json"
         )
         words = ("-t", tmp_path / "other.json", *SMALL, "--budget", "bytes=500", "-o", tmp_path / "run")

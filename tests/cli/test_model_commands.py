@@ -73,9 +73,11 @@ class TestEvaluate:
         assert math.isfinite(found["bits_per_byte"])
 
     def test_ids_of_another_tokenizer_are_refused(
-        self, run, checkpoint: Path, corpus_folder: Path, texts, tmp_path: Path
+        self, run, checkpoint: Path, tokenizer: Tokenizer, corpus_folder: Path, texts, tmp_path: Path
     ):
-        train_tokenizer(iter(texts), 400, special_tokens=["<|endoftext|>"], tie="first_seen").save(tmp_path / "o.json")
+        train_tokenizer(iter(texts), tokenizer.vocab_size, special_tokens=["<|endoftext|>"], tie="first_seen").save(
+            tmp_path / "o.json"
+        )
         assert run("encode", corpus_folder, "-t", tmp_path / "o.json", "-o", tmp_path / "other").exit_code == 0
         result = run("evaluate", checkpoint, "-d", tmp_path / "other")
         assert (result.exit_code, result.stdout) == (1, "")
@@ -144,20 +146,20 @@ class TestGenerate:
     @pytest.mark.skipif(os.name != "posix", reason="pipes and signals of POSIX")
     def test_it_streams_and_stops_when_nobody_reads_or_ctrl_c_comes(self, command_line, checkpoint: Path):
         for close, status in ((True, 141), (False, 130)):
-            process = subprocess.Popen(
+            with subprocess.Popen(
                 command_line("generate", checkpoint, "-p", "The", "-n", 1_000_000),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-            )
-            assert process.stdout is not None
-            assert process.stderr is not None
-            assert process.stdout.read(10).startswith(b"The")  # long before it is done
-            if close:
-                process.stdout.close()
-            else:
-                process.send_signal(signal.SIGINT)
-            assert process.wait(30) == status
-            assert process.stderr.read() == b""
+            ) as process:
+                assert process.stdout is not None
+                assert process.stderr is not None
+                assert process.stdout.read(10).startswith(b"The")  # long before it is done
+                if close:
+                    process.stdout.close()
+                else:
+                    process.send_signal(signal.SIGINT)
+                assert process.wait(30) == status
+                assert process.stderr.read() == b""
 
 
 def test_this_file_runs_on_one_thread():
