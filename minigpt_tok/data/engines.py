@@ -4,11 +4,13 @@ All give the batches back in the order in which they went in, so nobody can see 
 encodes gets UTF-8 and gives ids; reading, hashing and writing stay in the process that asked.
 
 A local process that dies (or is killed, where memory is short) costs the batches that it and its siblings had: the pool
-is started anew and these are done again. Clusters do so themselves.
+is started anew and these are done again. Clusters do so themselves; a batch that comes back as an error nevertheless is
+given to them again, a few times.
 """
 
 import concurrent.futures
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -36,12 +38,15 @@ from minigpt_tok.errors import (
 )
 from minigpt_tok.tokenizer import Tokenizer
 
+log = logging.getLogger(__name__)
+
 BATCH_BYTES = 1 << 20  # of text; a batch ends with the document that reaches it
 _INLINE_SECONDS = 1.0  # about what starting processes takes; so long it is tried here first
 _THREADED_BATCH = 2 << 20  # bytes for each core, which the compiled encoder shares among its threads
-_RESTARTS = 3  # of a pool that has worked, without a batch done in between
+_RESTARTS = 3  # of a pool that has worked, or of a cluster's batch, without a batch done in between
 _CONNECT = 10  # seconds in which a scheduler must answer
-_WAIT_FOR_WORKERS = 60  # seconds until a cluster must have one
+_WAIT_FOR_WORKERS = 60  # seconds until a cluster must have one, at first and after the last was lost
+_LOOK_AGAIN = 2  # seconds of waiting for a cluster, after which to see whether it is still there
 
 
 class EncodedBatch(NamedTuple):
@@ -168,7 +173,7 @@ class Engine:
         while True:
             batch, future = waiting[0]
             try:
-                encoded = future.result()
+                encoded = _result(future, self._executor)
             except TokenizerMismatchError:
                 raise
             except TokenizerError as error:
@@ -181,6 +186,8 @@ class Engine:
             except Exception as error:
                 if self._executor is None:
                     raise
+                if self._again(waiting, error):
+                    continue
                 raise DataError(
                     f"{batch.name}: the workers could not encode the documents from {batch.first} on ({type(error).__name__}: "
                     f"{error}). Look into their logs; what is finished is kept, and the same call goes on from there"
@@ -189,6 +196,21 @@ class Engine:
             self._has_worked, self._restarts = True, _RESTARTS
             self._done_bytes += batch.n_bytes
             return batch, encoded
+
+    def _again(self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]], error: Exception) -> bool:
+        """Submit the first batch once more, if there is hope: encoding is a function of the text, and clusters are not.
+
+        Dask's executor takes a result that is there for an error where the worker that had it dies at that moment.
+        """
+        if self._restarts == 0:
+            return False
+        self._restarts -= 1
+        batch, _ = waiting[0]
+        with contextlib.suppress(Exception):  # what is wrong has been said by the first error
+            waiting[0] = batch, self._submit(batch)
+            log.info("%s: the documents from %d on are encoded again after %r", batch.name, batch.first, error)
+            return True
+        return False
 
     def _start_again(
         self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]], error: concurrent.futures.BrokenExecutor
@@ -292,6 +314,35 @@ def dask_executor(scheduler: str | None = None) -> Iterator[tuple[Executor, int]
             ) from error
         threads = sum(client.nthreads().values())
         yield client.get_executor(pure=False), threads
+
+
+def _result(future: "Future[EncodedBatch]", executor: Executor | None) -> EncodedBatch:
+    """What a future gives. Where a Dask cluster is gone, its futures are never done, so that is looked for meanwhile.
+
+    Raises:
+        DataError: the scheduler has ended, or there have been no workers for long.
+    """
+    client: Any = getattr(executor, "_client", None)
+    seen = time.monotonic()
+    while client is not None:
+        with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
+            return future.result(timeout=_LOOK_AGAIN)
+        if future.cancelled() or client.status in ("closing", "closed"):  # nobody here has cancelled it
+            raise DataError(
+                "the scheduler of the Dask cluster has ended or cannot be reached; what is finished is kept, and the same "
+                "call goes on from there"
+            )
+        if future.done():
+            break
+        with contextlib.suppress(OSError, TimeoutError):  # while it connects again
+            if client.nthreads():
+                seen = time.monotonic()
+        if time.monotonic() - seen > _WAIT_FOR_WORKERS:
+            raise DataError(
+                f"the Dask cluster has had no workers for {_WAIT_FOR_WORKERS} s; start some with `dask worker`: what is "
+                "finished is kept, and the same call goes on from there"
+            )
+    return future.result()
 
 
 # Local processes

@@ -75,6 +75,32 @@ def test_a_cluster_counts_for_a_tokenizer_though_a_worker_is_killed_midway(clust
     record_property("summary", "Dask: 2 workers count, one killed midway, the same tokenizer")
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [("scheduler", "has ended or cannot be reached.*what is finished is kept"), ("workers", "no workers for 1 s")],
+)
+def test_a_cluster_that_is_gone_midway_is_said_and_not_waited_for(tmp_path, tokenizer, monkeypatch, ends, said):
+    monkeypatch.setattr(engines, "_LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(engines, "_WAIT_FOR_WORKERS", 1 if ends == "workers" else 60)
+    monkeypatch.setattr(engines, "_CONNECT", 2)  # in which a client connects again, too
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        dask_executor(cluster.scheduler_address) as (executor, _),
+    ):
+        left = []
+
+        def end(split, done, total):
+            if not left and done > 500_000:
+                left.append(cluster.close() if ends == "scheduler" else cluster.scale(0))
+
+        with pytest.raises(DataError, match=said):
+            encode_corpus(TEXTS, tokenizer, tmp_path / "out", executor=executor, workers=1, progress=end)
+    assert len(left) == 1
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".train.unfinished"]
+    expected = encode_corpus(TEXTS, tokenizer, tmp_path / "here", workers=1)["train"].read_bytes()
+    assert encode_corpus(TEXTS, tokenizer, tmp_path / "out", workers=1)["train"].read_bytes() == expected
+
+
 def test_a_scheduler_that_is_not_there_is_said(monkeypatch):
     monkeypatch.setattr(engines, "_CONNECT", 0.5)
     with (

@@ -129,6 +129,35 @@ def test_any_executor_does_and_the_order_it_finishes_in_does_not_matter(tmp_path
     assert list(decode_documents(IdFile(files["train"]), tokenizer)) == many_texts
 
 
+class Failing(concurrent.futures.Executor):
+    """Every so many jobs come back as an error that is not ours."""
+
+    def __init__(self, every):
+        self.every = every
+        self.submitted = 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.submitted += 1
+        future = concurrent.futures.Future()
+        if self.submitted % self.every == 0:
+            future.set_exception(ValueError("not enough values to unpack"))
+        else:
+            future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def test_what_an_executor_fails_at_is_given_to_it_again_a_few_times(tmp_path, tokenizer, many_texts, monkeypatch):
+    once = encode_corpus(many_texts, tokenizer, tmp_path / "1", workers=1)["train"].read_bytes()
+    small_batches(monkeypatch)
+    executor = Failing(every=3)
+    assert encode_corpus(many_texts, tokenizer, tmp_path / "e", executor=executor)["train"].read_bytes() == once
+    assert executor.submitted > 10
+    executor = Failing(every=1)
+    with pytest.raises(DataError, match=r"could not encode the documents from 0 on \(ValueError: not enough values"):
+        encode_corpus(many_texts, tokenizer, tmp_path / "f", executor=executor, workers=1)
+    assert executor.submitted < 10
+
+
 def test_a_script_without_a_guard_gets_one_error_that_says_what_to_do(tmp_path, tokenizer):
     tokenizer.save(tmp_path / "t.json")
     script = tmp_path / "script.py"
