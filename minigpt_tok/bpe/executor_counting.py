@@ -6,9 +6,7 @@ the same version of this package.
 """
 
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
-from typing import TypeVar
+from concurrent.futures import BrokenExecutor, Executor, Future
 
 import numpy as np
 
@@ -17,12 +15,13 @@ from minigpt_tok.bpe.encoder import Batch
 from minigpt_tok.bpe.fast import cores, is_utf8, make_counter
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Stop
+from minigpt_tok.cluster import result_of
 from minigpt_tok.errors import CorpusError, MiniGPTTokError
 
 _IN_FLIGHT = 2  # chunks for each worker, so that none waits for the next
+_TRIES = 4  # for a chunk that comes back as an error
 
 Pieces = tuple[list[str], np.ndarray]  # in the order in which they were first seen, and their counts, int64 (pieces,)
-T = TypeVar("T")
 
 
 def count_pieces(recipe: Recipe, texts: list[bytes]) -> Pieces:
@@ -52,7 +51,7 @@ class ExecutorPieceCounter(PieceCounter):
         self.threads = workers
         self._own = own
         self._executor = executor
-        self._waiting: deque[Future[Pieces]] = deque()
+        self._waiting: deque[tuple[list[bytes], Future[Pieces]]] = deque()
 
     def add(self, texts: list[str]) -> None:
         """As in `PieceCounter`; the text may be counted later."""
@@ -95,7 +94,7 @@ class ExecutorPieceCounter(PieceCounter):
     def _submit(self, texts: list[bytes]) -> None:
         while len(self._waiting) >= _IN_FLIGHT * self.threads:
             self._add_next()
-        self._waiting.append(self._asked(lambda: self._executor.submit(count_pieces, self.recipe, texts)))
+        self._waiting.append((texts, self._asked(texts)))
 
     def _finished(self) -> PieceCounter:
         while self._waiting:
@@ -103,18 +102,35 @@ class ExecutorPieceCounter(PieceCounter):
         return self._own
 
     def _add_next(self) -> None:
-        self._own.add_counted(*self._asked(self._waiting.popleft().result))
-
-    def _asked(self, question: Callable[[], T]) -> T:
+        texts, future = self._waiting.popleft()
         try:
-            return question()
+            for tries_left in reversed(range(_TRIES)):
+                try:
+                    pieces, counts = result_of(future, self._executor, "train again once it is there")
+                    break
+                except (MiniGPTTokError, BrokenExecutor):
+                    raise
+                except Exception:  # Dask's executor makes one of a result whose worker dies at that moment
+                    if not tries_left:
+                        raise
+                    future = self._asked(texts)
         except BaseException as error:
-            for future in self._waiting:
-                future.cancel()
+            for _, other in self._waiting:
+                other.cancel()
             self._waiting.clear()
             if isinstance(error, MiniGPTTokError) or not isinstance(error, Exception):
                 raise
-            raise CorpusError(
-                f"the workers could not count the training text ({type(error).__name__}: {error}). Look into their logs, or "
-                "train without an executor"
-            ) from error
+            raise self._failed(error) from error
+        self._own.add_counted(pieces, counts)
+
+    def _asked(self, texts: list[bytes]) -> "Future[Pieces]":
+        try:
+            return self._executor.submit(count_pieces, self.recipe, texts)
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> CorpusError:
+        return CorpusError(
+            f"the workers could not count the training text ({type(error).__name__}: {error}). Look into their logs, or train "
+            "without an executor"
+        )

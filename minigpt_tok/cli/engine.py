@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from minigpt_tok.data.engines import dask_executor
+from minigpt_tok.cluster import dask_executor
 
 Engine = Annotated[
     Literal["local", "dask"],

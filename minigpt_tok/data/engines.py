@@ -22,17 +22,16 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from functools import cached_property
-from importlib import import_module
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from minigpt_tok.bpe.fast import cores
+from minigpt_tok.cluster import result_of
 from minigpt_tok.errors import (
     DataError,
     MiniGPTTokError,
-    MissingDependencyError,
     TokenizerError,
     TokenizerMismatchError,
 )
@@ -43,10 +42,8 @@ log = logging.getLogger(__name__)
 BATCH_BYTES = 1 << 20  # of text; a batch ends with the document that reaches it
 _INLINE_SECONDS = 1.0  # about what starting processes takes; so long it is tried here first
 _THREADED_BATCH = 2 << 20  # bytes for each core, which the compiled encoder shares among its threads
+_GOES_ON = "what is finished is kept, and the same call goes on from there"
 _RESTARTS = 3  # of a pool that has worked, or of a cluster's batch, without a batch done in between
-_CONNECT = 10  # seconds in which a scheduler must answer
-_WAIT_FOR_WORKERS = 60  # seconds until a cluster must have one, at first and after the last was lost
-_LOOK_AGAIN = 2  # seconds of waiting for a cluster, after which to see whether it is still there
 
 
 class EncodedBatch(NamedTuple):
@@ -173,7 +170,7 @@ class Engine:
         while True:
             batch, future = waiting[0]
             try:
-                encoded = _result(future, self._executor)
+                encoded = result_of(future, self._executor, _GOES_ON)
             except TokenizerMismatchError:
                 raise
             except TokenizerError as error:
@@ -190,7 +187,7 @@ class Engine:
                     continue
                 raise DataError(
                     f"{batch.name}: the workers could not encode the documents from {batch.first} on ({type(error).__name__}: "
-                    f"{error}). Look into their logs; what is finished is kept, and the same call goes on from there"
+                    f"{error}). Look into their logs; {_GOES_ON}"
                 ) from error
             waiting.popleft()
             self._has_worked, self._restarts = True, _RESTARTS
@@ -273,76 +270,6 @@ class Engine:
     @cached_property
     def _form(self) -> bytes:
         return zlib.compress(self._tokenizer.to_json().encode("utf-8"))
-
-
-# A cluster
-
-
-@contextlib.contextmanager
-def dask_executor(scheduler: str | None = None) -> Iterator[tuple[Executor, int]]:
-    """(executor, number of threads) of a Dask cluster; without an address, of one on this machine that ends afterwards.
-
-    Raises:
-        MissingDependencyError: Dask is not installed.
-        DataError: there is no scheduler at that address, or it has no workers.
-    """
-    try:
-        distributed: Any = import_module("distributed")
-    except ImportError:
-        raise MissingDependencyError(
-            "the engine dask needs dask and distributed, which are not installed: pip install 'minigpt-tok[dask]'"
-        ) from None
-    try:
-        if scheduler is None:
-            client = distributed.Client(
-                n_workers=cores(), threads_per_worker=1, processes=True, dashboard_address=None, set_as_default=False
-            )
-        else:
-            client = distributed.Client(scheduler, timeout=_CONNECT, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(
-            f"{scheduler}: no Dask scheduler answers there ({type(error).__name__}: {error}). Start one with `dask scheduler` "
-            "and give the address that it prints, or give none for a cluster on this machine"
-        ) from error
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=_WAIT_FOR_WORKERS)
-        except (TimeoutError, OSError) as error:
-            raise DataError(
-                f"{scheduler}: the Dask cluster has no workers after {_WAIT_FOR_WORKERS} s; start some with `dask worker "
-                f"{scheduler}`"
-            ) from error
-        threads = sum(client.nthreads().values())
-        yield client.get_executor(pure=False), threads
-
-
-def _result(future: "Future[EncodedBatch]", executor: Executor | None) -> EncodedBatch:
-    """What a future gives. Where a Dask cluster is gone, its futures are never done, so that is looked for meanwhile.
-
-    Raises:
-        DataError: the scheduler has ended, or there have been no workers for long.
-    """
-    client: Any = getattr(executor, "_client", None)
-    seen = time.monotonic()
-    while client is not None:
-        with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
-            return future.result(timeout=_LOOK_AGAIN)
-        if future.cancelled() or client.status in ("closing", "closed"):  # nobody here has cancelled it
-            raise DataError(
-                "the scheduler of the Dask cluster has ended or cannot be reached; what is finished is kept, and the same "
-                "call goes on from there"
-            )
-        if future.done():
-            break
-        with contextlib.suppress(OSError, TimeoutError):  # while it connects again
-            if client.nthreads():
-                seen = time.monotonic()
-        if time.monotonic() - seen > _WAIT_FOR_WORKERS:
-            raise DataError(
-                f"the Dask cluster has had no workers for {_WAIT_FOR_WORKERS} s; start some with `dask worker`: what is "
-                "finished is kept, and the same call goes on from there"
-            )
-    return future.result()
 
 
 # Local processes

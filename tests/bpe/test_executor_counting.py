@@ -122,7 +122,22 @@ def test_a_pool_that_breaks_is_said():
             train_tokenizer(TEXTS, 330, executor=executor, workers=1)
 
 
-def test_what_a_worker_raises_is_raised_here(monkeypatch):
+def test_a_chunk_that_comes_back_as_an_error_is_counted_again(monkeypatch):
+    failed = []
+
+    def fails_now_and_then(recipe, texts):
+        if len(failed) < 3:
+            failed.append(texts)
+            raise ZeroDivisionError("by nothing")
+        return count_pieces(recipe, texts)
+
+    monkeypatch.setattr(executor_counting, "count_pieces", fails_now_and_then)
+    with ThreadPoolExecutor(1) as executor:
+        same(train_tokenizer(TEXTS, 330, executor=executor), train_tokenizer(TEXTS, 330))
+    assert len(failed) == 3
+
+
+def test_what_a_worker_raises_again_and_again_is_raised_here(monkeypatch):
     def fails(recipe, texts):
         raise ZeroDivisionError("by nothing")
 

@@ -5,11 +5,12 @@ import signal
 
 import pytest
 
+from minigpt_tok import cluster as clusters
 from minigpt_tok import train_tokenizer
 from minigpt_tok.bpe import count_documents
+from minigpt_tok.cluster import dask_executor
 from minigpt_tok.data import engines, shards
 from minigpt_tok.data.encode import encode_corpus
-from minigpt_tok.data.engines import dask_executor
 from minigpt_tok.errors import DataError
 
 distributed = pytest.importorskip("distributed", reason="needs dask and distributed (extra dask)")
@@ -80,9 +81,9 @@ def test_a_cluster_counts_for_a_tokenizer_though_a_worker_is_killed_midway(clust
     [("scheduler", "has ended or cannot be reached.*what is finished is kept"), ("workers", "no workers for 1 s")],
 )
 def test_a_cluster_that_is_gone_midway_is_said_and_not_waited_for(tmp_path, tokenizer, monkeypatch, ends, said):
-    monkeypatch.setattr(engines, "_LOOK_AGAIN", 0.1)
-    monkeypatch.setattr(engines, "_WAIT_FOR_WORKERS", 1 if ends == "workers" else 60)
-    monkeypatch.setattr(engines, "_CONNECT", 2)  # in which a client connects again, too
+    monkeypatch.setattr(clusters, "_LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(clusters, "_WAIT_FOR_WORKERS", 1 if ends == "workers" else 60)
+    monkeypatch.setattr(clusters, "_CONNECT", 2)  # in which a client connects again, too
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
         dask_executor(cluster.scheduler_address) as (executor, _),
@@ -102,7 +103,7 @@ def test_a_cluster_that_is_gone_midway_is_said_and_not_waited_for(tmp_path, toke
 
 
 def test_a_scheduler_that_is_not_there_is_said(monkeypatch):
-    monkeypatch.setattr(engines, "_CONNECT", 0.5)
+    monkeypatch.setattr(clusters, "_CONNECT", 0.5)
     with (
         pytest.raises(DataError, match=r"no Dask scheduler answers there"),
         dask_executor("tcp://127.0.0.1:9"),
