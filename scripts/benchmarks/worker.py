@@ -53,7 +53,7 @@ def timed(call: Callable[[Any], Any], argument: Any, times: int = 1) -> tuple[li
     return [wall / times, cpu / times], result
 
 
-def claim_memory(size: int = 2 << 30) -> None:
+def claim_memory(size: int = 1 << 30) -> None:
     """Touch so many bytes and give them back to the system.
 
     A virtual machine takes free memory from under its system, and hands it out again page by page at the next touch, which
