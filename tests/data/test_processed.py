@@ -39,7 +39,7 @@ def test_what_is_written_reads_back_to_the_same_documents(tmp_path, no_flushing,
 def test_a_line_that_reads_like_the_separator_is_escaped_and_counted(tmp_path, caplog):
     written = write_processed(open_corpus([f"a\n{EOT}\nb", f"says {EOT}", f"\\{EOT}"], name="c"), tmp_path)
     assert written.splits["train"].escaped_documents == 2
-    assert "2 documents have a line" in caplog.text
+    assert "2 documents with a line" in caplog.text
     assert (written.folder / "train.txt").read_text() == f"a\n\\{EOT}\nb\n{EOT}\nsays {EOT}\n{EOT}\n\\\\{EOT}"
 
 

@@ -262,7 +262,8 @@ def test_csv_logs_hold_the_whole_curve_also_after_a_resume(run, tmp_path):
     with pytest.raises(RuntimeError, match="stopped"):
         run(arguments={"logger": "csv", "callbacks": [Stops(20)]}, logs=10, validations=5)
     result = run(arguments={"logger": "csv", "resume": True}, budget=None)
-    rows = list(csv.DictReader((tmp_path / "run" / "logs" / "metrics.csv").open()))
+    with open(tmp_path / "run" / "logs" / "metrics.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
     assert [int(row["step"]) for row in rows] == [point["step"] for point in result.curve]
     for row, point in zip(rows, result.curve, strict=True):
         assert {name: float(value) for name, value in row.items() if value} == pytest.approx(point)
