@@ -87,6 +87,7 @@ class _Planned:
             targets = document_targets(file.document_ends, separated=self._separator is not None)
             plan = type(self)._planner(targets.starts, targets.lengths, block_size)
             self._keep(plan)
+            plan = self._kept() or plan  # mapped, where it could be kept: it has 24 bytes for each piece
         self._plan = plan
         if not len(plan.row_ends):
             raise DataError(f"{file.path} has no document with an id to predict: there is not one block; use more text")

@@ -278,7 +278,8 @@ def test_memory_stays_bounded(tmp_path, tokenizer, monkeypatch):
 
 
 KILLED = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they start in the background ignore it
 from minigpt_tok import Tokenizer, encode_corpus
 from minigpt_tok.data import engines
 engines.BATCH_BYTES, engines._INLINE_SECONDS = 2000, 0.0
