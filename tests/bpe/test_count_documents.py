@@ -43,7 +43,7 @@ TEXTS = st.lists(st.sampled_from(WORDS), max_size=60).map("".join)
 def small_chunks(monkeypatch):
     """Files are cut after some bytes, not megabytes; short parts are less than that."""
     monkeypatch.setattr(count_documents, "SHORT", 5)
-    monkeypatch.setattr(count_documents.chunks, "__defaults__", (12,))
+    monkeypatch.setattr(PieceCounter, "chunk_bytes", 12)
     monkeypatch.setattr(count_documents, "_LOOK", 4)
 
 
@@ -165,7 +165,7 @@ def test_a_long_file_is_never_decoded_whole(tmp_path, monkeypatch):
     text = "the cat sat on the mat <s> " * 400
     longest = []
     monkeypatch.setattr(count_documents, "SHORT", 5)
-    monkeypatch.setattr(count_documents.chunks, "__defaults__", (1000,))
+    monkeypatch.setattr(PieceCounter, "chunk_bytes", 1000)
     monkeypatch.setattr(PieceCounter, "add", lambda self, texts: longest.extend(map(len, texts)))
     for specials in ((), ("<s>",), ("no such token",)):
         longest.clear()

@@ -72,7 +72,7 @@ FOREIGN = {
     "answer": (b'{"error":"Repository not found"}', "Repository not found"),
     "vocabulary": (b'{"a": 0, "b": 1}', "vocabulary without its merges"),
     "merges": (b"#version: 0.2\na b\n", "merges without their vocabulary"),
-    "ranks": (b"IQ== 0\nIg== 1\n", "does not name its pattern.*from_tiktoken.*--pattern"),
+    "ranks": (b"IQ== 0\nIg== 1\n", "does not name its pattern.*Name the pattern.*from_tiktoken"),
 }
 
 
