@@ -3,6 +3,7 @@
 import random
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from minigpt_tok.bpe.fast import FastEncoder
@@ -70,3 +71,17 @@ def test_pieces_longer_than_a_window(best_core, models, hard, pattern):
         fast = FastEncoder(model)
         assert fast.encode_to_numpy(text).tolist() == expected
         assert fast.encode_to_numpy(memoryview(text.encode())).tolist() == expected
+
+
+@pytest.mark.parametrize("other", ["é", "ß日", "日’", "😀é", "\U0010ffff"])
+def test_strings_of_every_width_are_turned_into_utf8(best_core, models, other):
+    """Sixteen characters at a time where few are beyond ASCII, else one by one: any number of them, at any place."""
+    fast = FastEncoder(models.trained("gpt2"))
+    rng = random.Random(other)
+    for share in (0.01, 0.05, 0.1, 0.2, 0.3, 0.7, 1):
+        for size in (*range(1, 40), 333):
+            text = "".join(rng.choice(other) if rng.random() < share else rng.choice("ab c1") for _ in range(size))
+            assert np.array_equal(fast.encode_to_numpy(text), fast.encode_to_numpy(memoryview(text.encode("utf-8"))))
+    for place in range(40):  # alone, at each place
+        text = "a" * place + other + "b" * (39 - place)
+        assert np.array_equal(fast.encode_to_numpy(text), fast.encode_to_numpy(memoryview(text.encode("utf-8"))))

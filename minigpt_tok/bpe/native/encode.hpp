@@ -297,59 +297,67 @@ class Worker {
         }
     }
 
-    // Code points to UTF-8. Without a branch on how many bytes a character takes: in most languages that changes with every
-    // word. Four bytes are written each time, and kRoom is behind the last.
+    // Code points to UTF-8, sixteen at a time where most are ASCII. The others without a branch on how many bytes they take: in most
+    // languages that changes with every word. Sixteen or four bytes are written each time, and kRoom is behind the last.
     template <class Char>
     static u8* to_utf8(const Char* s, std::size_t n, u8* out) {
+        constexpr int kFew = 3;
         u32 surrogates = 0;
+        const auto one = [&](const u32 c) {
+            const u32 two = 0x80C0 | c >> 6 | (c & 0x3F) << 8;
+            const u32 three = 0x8080E0 | c >> 12 | (c >> 6 & 0x3F) << 8 | (c & 0x3F) << 16;
+            const u32 four = 0x808080F0 | c >> 18 | (c >> 12 & 0x3F) << 8 | (c >> 6 & 0x3F) << 16 | (c & 0x3F) << 24;
+            const u32 from_two = c >= 0x80, from_three = c >= 0x800, from_four = c >= 0x10000;
+            u32 bytes = c ^ ((c ^ two) & (0 - from_two));
+            if constexpr (sizeof(Char) > 1) bytes ^= (two ^ three) & (0 - from_three);
+            if constexpr (sizeof(Char) > 2) bytes ^= (three ^ four) & (0 - from_four);
+            std::memcpy(out, &bytes, 4);
+            out += 1 + from_two + from_three + from_four;
+            surrogates |= c - 0xD800 < 0x800;
+        };
         for (std::size_t i = 0; i < n;) {
-            for (; i + 16 <= n && sixteen_ascii(s + i, out); i += 16, out += 16) {}
-            for (const std::size_t stop = std::min(n, i + 16); i < stop; ++i) {
-                const u32 c = s[i];
-                const u32 two = 0x80C0 | c >> 6 | (c & 0x3F) << 8;
-                const u32 three = 0x8080E0 | c >> 12 | (c >> 6 & 0x3F) << 8 | (c & 0x3F) << 16;
-                const u32 four = 0x808080F0 | c >> 18 | (c >> 12 & 0x3F) << 8 | (c >> 6 & 0x3F) << 16 | (c & 0x3F) << 24;
-                const u32 from_two = c >= 0x80, from_three = c >= 0x800, from_four = c >= 0x10000;
-                u32 bytes = c ^ ((c ^ two) & (0 - from_two));
-                if constexpr (sizeof(Char) > 1) bytes ^= (two ^ three) & (0 - from_three);
-                if constexpr (sizeof(Char) > 2) bytes ^= (three ^ four) & (0 - from_four);
-                std::memcpy(out, &bytes, 4);
-                out += 1 + from_two + from_three + from_four;
-                surrogates |= c - 0xD800 < 0x800;
+            for (bool few = true; few && i + 16 <= n;) {
+                const u32 others = store_ascii(s + i, out);
+                const unsigned ascii = others ? std::countr_zero(others) : 16;
+                i += ascii, out += ascii;
+                few = std::popcount(others) <= kFew;
+                if (others && few) one(s[i++]);
             }
+            for (const std::size_t stop = std::min(n, i + 16); i < stop; ++i) one(s[i]);
         }
         if (surrogates) throw BadText();
         return out;
     }
 
-    // Copies sixteen characters if all are ASCII.
+    // Writes sixteen characters as if all were ASCII, and says which are not, the first as the lowest bit.
 #ifdef __SSE2__
-    static bool all_zero(__m128i bits) { return _mm_movemask_epi8(_mm_cmpeq_epi16(bits, _mm_setzero_si128())) == 0xFFFF; }
-    static bool sixteen_ascii(const u8* s, u8* out) {
+    static u32 store_ascii(const u8* s, u8* out) {
         const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s));
-        if (_mm_movemask_epi8(all)) return false;
         _mm_storeu_si128(reinterpret_cast<__m128i*>(out), all);
-        return true;
+        return static_cast<u32>(_mm_movemask_epi8(all));
     }
-    static bool sixteen_ascii(const u16* s, u8* out) {
+    static u32 store_ascii(const u16* s, u8* out) {
         const auto* from = reinterpret_cast<const __m128i*>(s);
-        const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
-        if (!all_zero(_mm_and_si128(_mm_or_si128(a, b), _mm_set1_epi16(static_cast<short>(0xFF80))))) return false;
+        const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1), high = _mm_set1_epi16(static_cast<short>(0xFF80));
         _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(a, b));
-        return true;
+        const auto is_ascii = [&](__m128i characters) { return _mm_cmpeq_epi16(_mm_and_si128(characters, high), _mm_setzero_si128()); };
+        return static_cast<u32>(_mm_movemask_epi8(_mm_packs_epi16(is_ascii(a), is_ascii(b)))) ^ 0xFFFF;
     }
-    static bool sixteen_ascii(const u32* s, u8* out) {
-        const auto* from = reinterpret_cast<const __m128i*>(s);
-        const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1), c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3);
-        const __m128i all = _mm_or_si128(_mm_or_si128(a, b), _mm_or_si128(c, d));
-        if (!all_zero(_mm_and_si128(all, _mm_set1_epi32(~0x7F)))) return false;
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d)));
-        return true;
+    static u32 store_ascii(const u32* s, u8* out) {
+        __m128i four[4], ascii[4];
+        for (unsigned k = 0; k < 4; ++k) {
+            four[k] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(s) + k);
+            ascii[k] = _mm_cmpeq_epi32(_mm_and_si128(four[k], _mm_set1_epi32(~0x7F)), _mm_setzero_si128());
+        }
+        const __m128i bytes = _mm_packus_epi16(_mm_packs_epi32(four[0], four[1]), _mm_packs_epi32(four[2], four[3]));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(out), bytes);
+        const __m128i is_ascii = _mm_packs_epi16(_mm_packs_epi32(ascii[0], ascii[1]), _mm_packs_epi32(ascii[2], ascii[3]));
+        return static_cast<u32>(_mm_movemask_epi8(is_ascii)) ^ 0xFFFF;
     }
 #else
     template <class Char>
-    static bool sixteen_ascii(const Char*, u8*) {
-        return false;
+    static u32 store_ascii(const Char*, u8*) {
+        return 0xFFFF;
     }
 #endif
 };
