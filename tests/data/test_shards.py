@@ -201,10 +201,14 @@ def test_documents_with_other_borders_are_another_text(tmp_path, tokenizer, many
     assert "".join(moved) == "".join(many_texts)
     expected = encode_corpus(moved, tokenizer, tmp_path / "undisturbed", workers=1)["train"].read_bytes()
     assert encode_corpus(moved, tokenizer, out, workers=1)["train"].read_bytes() == expected
-    assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() != expected  # the finished file, too
+    assert (
+        encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() != expected
+    )  # the finished file, too
 
 
-def test_a_shard_just_finished_is_at_no_moment_one_that_an_earlier_run_left(tmp_path, tokenizer, many_texts, monkeypatch):
+def test_a_shard_just_finished_is_at_no_moment_one_that_an_earlier_run_left(
+    tmp_path, tokenizer, many_texts, monkeypatch
+):
     """Documents are read in another thread, which would hold back, or drop, what an earlier run has left."""
     left = []
 
