@@ -264,10 +264,8 @@ class Tokenizer:
             allowed_special, disallowed_special, add_special_tokens: see `encode`.
             separator_id: an id that follows each text, and counts as its: that of `<|endoftext|>`, say.
         """
-        if separator_id is not None and not 0 <= separator_id < self.vocab_size:
-            raise TokenizerError(
-                f"separator_id is {separator_id}; the ids of this tokenizer are below {self.vocab_size}"
-            )
+        if separator_id is not None:
+            self._check_separator(separator_id)
         return self._encoder.encode_batch_to_numpy(
             checked_list(texts),
             allowed_special=allowed_special,
@@ -275,6 +273,14 @@ class Tokenizer:
             add_special_tokens=add_special_tokens,
             separator_id=separator_id,
         )
+
+    def _check_separator(self, id: int) -> None:
+        if not hasattr(id, "__index__"):
+            raise TokenizerError(f"separator_id is {id!r}; it must be an integer, or None for no separator")
+        if not 0 <= id < self.vocab_size:
+            raise TokenizerError(f"separator_id is {id}; the ids of this tokenizer are below {self.vocab_size}")
+        if self._raw[id] is None:
+            raise TokenizerError(f"separator_id is {id}, which is a hole in the vocabulary: no token has that id")
 
     def encode_iter(
         self,

@@ -153,8 +153,7 @@ class Encoder:
         add_special_tokens: bool = False,
     ) -> list[list[int]]:
         """Ids of each text; see `Tokenizer.encode_batch`."""
-        for text in texts if disallowed_special else ():
-            self._matcher(text, allowed_special, disallowed_special)
+        self._refuse_in_any(texts, allowed_special, disallowed_special)
         many = self._encode_batch(texts, self.added.matcher(allowed_special))
         return [[*self.before, *ids, *self.after] for ids in many] if add_special_tokens else many
 
@@ -168,8 +167,7 @@ class Encoder:
         separator_id: int | None = None,
     ) -> Batch:
         """Ids of each text, flat; see `Tokenizer.encode_batch_to_numpy`."""
-        for number, text in enumerate(texts if disallowed_special else ()):
-            self._matcher(_numbered_text(number, text), allowed_special, disallowed_special)
+        self._refuse_in_any(texts, allowed_special, disallowed_special)
         matcher = self.added.matcher(allowed_special)
         if not add_special_tokens or not texts:
             return Batch(*self._encode_batch_to_numpy(texts, matcher, separator_id))
@@ -194,6 +192,19 @@ class Encoder:
                 f"text is {type(text).__name__}, not str; decode bytes first, e.g. data.decode('utf-8')"
             )
         return self.added.matcher(allowed_special)
+
+    def _refuse_in_any(
+        self, texts: Sequence[str | bytes], allowed_special: SpecialTokens, disallowed_special: SpecialTokens
+    ) -> None:
+        self.added.refuse("", allowed_special, disallowed_special)  # which are no fault of a text
+        for number, given in enumerate(texts if disallowed_special else ()):
+            text = _numbered_text(number, given)
+            if not isinstance(text, str):
+                return  # for whoever encodes it to say
+            try:
+                self.added.refuse(text, allowed_special, disallowed_special)
+            except TokenizerError as error:
+                raise TokenizerError(f"texts[{number}]: {error}") from None
 
     # What the core has a faster way for.
 

@@ -192,6 +192,46 @@ def test_another_tokenizers_unfinished_work_is_not_given_up_unasked(
     assert "begun anew" in caplog.text
 
 
+def test_documents_with_other_borders_are_another_text(tmp_path, tokenizer, many_texts):
+    out = tmp_path / "out"
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(200, many_texts), tokenizer, out, workers=1)
+    moved = list(many_texts)
+    moved[0], moved[1] = many_texts[0] + many_texts[1][:1], many_texts[1][1:]
+    assert "".join(moved) == "".join(many_texts)
+    expected = encode_corpus(moved, tokenizer, tmp_path / "undisturbed", workers=1)["train"].read_bytes()
+    assert encode_corpus(moved, tokenizer, out, workers=1)["train"].read_bytes() == expected
+    assert (
+        encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() != expected
+    )  # the finished file, too
+
+
+def test_a_shard_just_finished_is_at_no_moment_one_that_an_earlier_run_left(
+    tmp_path, tokenizer, many_texts, monkeypatch
+):
+    """Documents are read in another thread, which would hold back, or drop, what an earlier run has left."""
+    left = []
+
+    class Watched(list):
+        def append(self, line):
+            left.append(self.shards.finished_left)
+            super().append(line)
+            left.append(self.shards.finished_left)
+
+    enter = Shards.__enter__
+
+    def watched(self):
+        enter(self)
+        self.finished = Watched(self.finished)
+        self.finished.shards = self
+        return self
+
+    monkeypatch.setattr(Shards, "__enter__", watched)
+    encode_corpus(many_texts, tokenizer, tmp_path, workers=1)
+    assert len(left) > 10
+    assert not any(left)
+
+
 def test_two_runs_do_not_write_the_same_file(tmp_path, tokenizer, many_texts):
     metadata = IdFileMetadata(
         tokenizer_fingerprint="0" * 64, tokenizer_fingerprint_version=1, vocab_size=300, corpus="c", split="train"

@@ -220,6 +220,10 @@ def texts_with_tokens(unlike_texts, seed, count):
         yield text[:5] + token + text[5:9] + IN_TEXTS[number * 7 % len(IN_TEXTS)] + token
 
 
+def nth(batch, number):
+    return batch.ids[batch.offsets[number] : batch.offsets[number + 1]].tolist()
+
+
 def check(document, texts, *, decoded=True):
     """Every way to encode, here and from what is written, against tokenizers on the same file and on what is written."""
     plain = json.dumps(document)
@@ -235,6 +239,9 @@ def check(document, texts, *, decoded=True):
         texts = list(texts)
         batch = ours.encode_batch(texts, allowed_special="all")
         flat = ours.encode_batch_to_numpy(texts, allowed_special="all", add_special_tokens=True)
+        mixed = [text.encode() if number % 3 else text for number, text in enumerate(texts)]
+        followed = ours.encode_batch_to_numpy(mixed, allowed_special="all", add_special_tokens=True, separator_id=9)
+        plain_text = ours.encode_batch_to_numpy(mixed, separator_id=9)
         for number, text in enumerate(texts):
             expected = theirs.encode(text, add_special_tokens=False)
             ids, spans = ours.encode_with_offsets(text, allowed_special="all")
@@ -246,7 +253,9 @@ def check(document, texts, *, decoded=True):
             assert again.encode(text, allowed_special="all") == ids, ascii(text)
             assert theirs_again.encode(text, add_special_tokens=False).ids == ids, ascii(text)
             assert ours.encode(text, allowed_special="all", add_special_tokens=True) == wrapped, ascii(text)
-            assert flat.ids[flat.offsets[number] : flat.offsets[number + 1]].tolist() == wrapped, ascii(text)
+            assert nth(flat, number) == wrapped, ascii(text)
+            assert nth(followed, number) == [*wrapped, 9], ascii(text)
+            assert nth(plain_text, number) == [*ours.encode(text), 9], ascii(text)
             assert ours.encode_to_numpy(text.encode(), allowed_special="all").tolist() == ids, ascii(text)
             assert ours.count(text, allowed_special="all", add_special_tokens=True) == len(wrapped), ascii(text)
             parts = [text[:3], text[3:4], text[4:]]
