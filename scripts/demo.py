@@ -5,6 +5,7 @@ a BPE tokenizer, encodes the text, trains a GPT on characters and a GPT on BPE t
 compares them by bits per byte. The folder (`runs/demo`) holds a report to open. Standard library only.
 """
 
+import argparse
 import subprocess
 import sys
 
@@ -18,7 +19,9 @@ COMPARISON = [
 
 
 def main() -> int:
-    folder = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "runs" / "demo")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", default=str(ROOT / "runs" / "demo"), help="where to write (runs/demo)")
+    folder = parser.parse_args().folder
     python = prepare("runtime")
     command = [str(python), "-m", "minigpt_tok", *COMPARISON, "-o", folder]
     return subprocess.run(command, cwd=ROOT).returncode

@@ -27,7 +27,7 @@ from minigpt_tok.cli.options import (
 )
 from minigpt_tok.cli.printing import print_facts, print_json, print_table
 from minigpt_tok.data.corpora import Corpus, open_inputs
-from minigpt_tok.data.encode import default_encoding_dir, encode_corpus
+from minigpt_tok.data.encode import default_encoding_dir, encode_corpus, find_separator
 from minigpt_tok.data.estimate import Estimate, estimate_encoding
 from minigpt_tok.data.id_file import IdFile
 from minigpt_tok.errors import CorpusError
@@ -115,7 +115,8 @@ def encode(
         corpus = _only(corpus, split)
     folder = output or default_encoding_dir("data", corpus.name, tok)
     if estimate:
-        return _print_estimate(estimate_encoding(corpus, tok, folder), as_json)
+        separated = find_separator(tok, None if separator == "none" else separator) is not None
+        return _print_estimate(estimate_encoding(corpus, tok, folder), separated, as_json)
     _announce(corpus, tok, folder)
     started = time.perf_counter()
     with progress() as report, executor_of(engine, scheduler) as (executor, n_workers):
@@ -159,11 +160,12 @@ def _announce(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
         )  # fmt: skip
 
 
-def _print_estimate(found: Estimate, as_json: bool) -> None:
+def _print_estimate(found: Estimate, separated: bool, as_json: bool) -> None:
     if as_json:
         print_json({**dataclasses.asdict(found), "fits": found.fits})
         return
     unknown = "not known beforehand"
+    besides = ", and a separator for each document" if separated else ""
     disk = unknown
     if found.disk_bytes is not None and found.most_disk_bytes is not None:
         disk = f"{sized(found.disk_bytes)}, {sized(found.most_disk_bytes)} while the last shards are laid together"
@@ -179,7 +181,7 @@ def _print_estimate(found: Estimate, as_json: bool) -> None:
                 ),
             ),
             ("text", unknown if found.n_bytes is None else sized(found.n_bytes)),
-            ("tokens", unknown if found.tokens is None else f"{found.tokens:,}, and a separator for each document"),
+            ("tokens", unknown if found.tokens is None else f"{found.tokens:,}{besides}"),
             ("time", unknown if found.seconds is None else lasted(found.seconds)),
             ("disk", disk),
             ("memory", sized(found.memory_bytes)),

@@ -68,7 +68,7 @@ def fit(
 ) -> None:
     """Train a MiniGPT on id files.
 
-    It trains until the budget is spent, and saves a checkpoint that carries the tokenizer ten times on the way. Interrupted,
+    It trains until the budget is spent. Ten times on the way it saves a checkpoint, which carries the tokenizer. Interrupted,
     it goes on with --resume, as if nothing had been.
     """
     train_split = read_metadata(data / "train.safetensors") if (data / "train.safetensors").is_file() else None

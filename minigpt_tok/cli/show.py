@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from minigpt_tok.amounts import counted
-from minigpt_tok.cli.options import AsJson
+from minigpt_tok.cli.options import AsJson, Overwrite
 from minigpt_tok.cli.printing import as_text, escaped, print_json, print_table, readable
 from minigpt_tok.cli.text_argument import read_text_argument
+from minigpt_tok.errors import TokenizerError
 from minigpt_tok.tokenizer import Tokenizer
 
 EXAMPLE = 'minigpt-tok show "The lowest tide" -t tokenizer.json'
@@ -41,6 +42,11 @@ def show(
             show_default=False,
         ),
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write it as a page with colours too.", show_default=False),
+    ] = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the tokens of a text, of one tokenizer or of two side by side.
@@ -49,10 +55,16 @@ def show(
     """
     given = read_text_argument(text)
     tokenizers = {path: Tokenizer.load(path) for path in tokenizer}
+    if html is not None and html.exists() and not overwrite:
+        raise TokenizerError(
+            f"{html} exists. To keep it, give another file with --html; to replace it, pass --overwrite"
+        )
     if variants:
-        _show_variants(given, tokenizers, first, as_json)
+        _show_variants(given, tokenizers, first, html, as_json)
         return
     results = [_tokens(given, tok, path, first) for path, tok in tokenizers.items()]
+    if html is not None:
+        _write_page([(str(result["tokenizer"]), result) for result in results], html)
     if as_json:
         print_json({"text": given, "tokenizers": results})
         return
@@ -79,15 +91,25 @@ def _tokens(text: str, tokenizer: Tokenizer, path: Path, first: int | None) -> d
     }
 
 
+def _write_page(results: list[tuple[str, dict[str, Any]]], path: Path) -> None:
+    from minigpt_tok.report.tokens import write_token_page
+
+    write_token_page(((heading, _said(result), result["tokens"], result["ids"]) for heading, result in results), path)
+
+
 def _print_tokens(result: dict[str, Any]) -> None:
+    print(f"{result['tokenizer']}: {_said(result)}")
+    _print_in_colours(result["tokens"])
+    print(" ".join(map(str, result["ids"])))
+
+
+def _said(result: dict[str, Any]) -> str:
     said = counted(result["number_of_tokens"], "token")
     if result["bytes_per_token"] is not None:
         said += f", {result['bytes_per_token']:.2f} bytes per token"
     if result["shown_tokens"] < result["number_of_tokens"]:
         said += f"; the first {result['shown_tokens']:,} hold {counted(result['shown_bytes'], 'byte')}"
-    print(f"{result['tokenizer']}: {said}")
-    _print_in_colours(result["tokens"])
-    print(" ".join(map(str, result["ids"])))
+    return said
 
 
 def _print_in_colours(tokens: list[str]) -> None:
@@ -107,13 +129,22 @@ def _print_in_colours(tokens: list[str]) -> None:
     console.print(line, soft_wrap=True)
 
 
-def _show_variants(word: str, tokenizers: dict[Path, Tokenizer], first: int | None, as_json: bool) -> None:
+def _show_variants(
+    word: str, tokenizers: dict[Path, Tokenizer], first: int | None, html: Path | None, as_json: bool
+) -> None:
     bare = word.strip()
     forms = list(dict.fromkeys((bare, f" {bare}", bare[:1].upper() + bare[1:], f" {bare[:1].upper()}{bare[1:]}")))
     results: list[dict[str, Any]] = [
         {"text": form, "tokenizers": [_tokens(form, tok, path, first) for path, tok in tokenizers.items()]}
         for form in forms
     ]
+    if html is not None:
+        shown = [
+            (f"{readable(result['text'])} · {found['tokenizer']}", found)
+            for result in results
+            for found in result["tokenizers"]
+        ]
+        _write_page(shown, html)
     if as_json:
         print_json({"variants": results})
         return

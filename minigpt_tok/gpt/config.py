@@ -25,7 +25,7 @@ class MiniGPTConfig:
         kw_only=False, metadata={"help": "ids in all, specials included: the tokenizer's vocab_size", "least": 1}
     )
     block_size: int = _size("context window and number of learned positions, in tokens", 128)
-    embedding_dim: int = _size("width of the residual stream, a multiple of num_heads", 128)
+    embedding_dim: int = _size("width of the residual stream, a multiple of the number of heads", 128)
     num_heads: int = _size("attention heads in each layer", 4)
     num_layers: int = _size("transformer blocks", 4)
     expansion_factor: int = _size("width of the MLP's hidden layer, in widths of the residual stream", 4)

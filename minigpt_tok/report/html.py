@@ -3,13 +3,13 @@
 Whatever comes from texts, files or models is escaped. Wide tables scroll by themselves, so the page fits a phone.
 """
 
-import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from minigpt_tok.amounts import counted
 from minigpt_tok.files import StrPath, write_text
 from minigpt_tok.measure.comparison import AXES, Comparison, Entry
+from minigpt_tok.report.markup import marked_up
 from minigpt_tok.report.numbers import between, duration, short
 from minigpt_tok.report.plots import figures, to_svg
 
@@ -73,23 +73,23 @@ def comparison_page(comparison: Comparison) -> str:
         "table, which are on all that was chosen of it."
     )
     body = [
-        f"<h1>{_text(title)}</h1>",
-        f'<p class="soft">{_text(about)}</p>',
+        f"<h1>{marked_up(title)}</h1>",
+        f'<p class="soft">{marked_up(about)}</p>',
         *(
-            f'<p class="verdict{"" if verdict.difference.is_shown else " open"}">{_text(verdict.text)}</p>'
+            f'<p class="verdict{"" if verdict.difference.is_shown else " open"}">{marked_up(verdict.text)}</p>'
             for verdict in comparison.verdicts
         ),
         "<h2>Results</h2>",
         _results(comparison),
-        *(f'<p class="soft">{_text(caveat)}</p>' for caveat in comparison.caveats),
+        *(f'<p class="soft">{marked_up(caveat)}</p>' for caveat in comparison.caveats),
         "<h2>Scores and curves</h2>",
         '<div class="plots">',
         *(
-            f"<figure>{to_svg(figure, name)}<figcaption>{_text(_CAPTIONS[name])}</figcaption></figure>"
+            f"<figure>{to_svg(figure, name)}<figcaption>{marked_up(_CAPTIONS[name])}</figcaption></figure>"
             for name, figure in drawn.items()
         ),
         "</div>",
-        f'<p class="soft">{_text(sampled)}</p>',
+        f'<p class="soft">{marked_up(sampled)}</p>',
         "<h2>What the tokenizers make of the text</h2>",
         _compression(comparison),
         "<h2>What they cost the model</h2>",
@@ -98,7 +98,7 @@ def comparison_page(comparison: Comparison) -> str:
         '<p class="soft">What a model sees at once.</p>',
         *_texts((entry.name, entry.first_block) for entry in comparison.entries),
         "<h2>What the models write</h2>",
-        f"<p>From the prompt <code>{_text(comparison.prompt)}</code>, all with the same settings.</p>",
+        f"<p>From the prompt <code>{marked_up(comparison.prompt)}</code>, all with the same settings.</p>",
         *_texts(
             (_run_name(entry, seed), run.sample) for entry in comparison.entries for seed, run in enumerate(entry.runs)
         ),
@@ -114,7 +114,7 @@ def comparison_page(comparison: Comparison) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{marked_up(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         + "\n".join(body)
         + "\n</body>\n</html>\n"
     )
@@ -237,33 +237,18 @@ def _run_name(entry: Entry, number: int) -> str:
 
 def _texts(named: Iterable[tuple[str, str]]) -> list[str]:
     # A newline right after <pre> is dropped by browsers, so one is put there to be dropped.
-    return [f"<h3>{_text(name)}</h3><pre>\n{_text(text)}</pre>" for name, text in named]
+    return [f"<h3>{marked_up(name)}</h3><pre>\n{marked_up(text)}</pre>" for name, text in named]
 
 
 def _table(heads: Sequence[str], rows: Iterable[tuple[Sequence[str], bool]]) -> str:
-    head = "".join(f"<th>{_text(cell)}</th>" for cell in heads)
+    head = "".join(f"<th>{marked_up(cell)}</th>" for cell in heads)
     lines = (
-        f"<tr{' class=best' if best else ''}>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
+        f"<tr{' class=best' if best else ''}>{''.join(f'<td>{marked_up(cell)}</td>' for cell in cells)}</tr>"
         for cells, best in rows
     )
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
 
 def _facts(facts: Iterable[tuple[str, str]]) -> str:
-    lines = (f"<tr><td>{_text(name)}</td><td>{_text(value)}</td></tr>" for name, value in facts)
+    lines = (f"<tr><td>{marked_up(name)}</td><td>{marked_up(value)}</td></tr>" for name, value in facts)
     return f'<div class="wide"><table class="facts"><tbody>{"".join(lines)}</tbody></table></div>'
-
-
-def _text(value: str) -> str:
-    """Escaped, and with visible stand-ins for control characters, which HTML does not admit."""
-    shown = "".join(
-        character
-        if (character >= " " and not "\x7f" <= character <= "\x9f") or character in "\n\t"
-        else _stand_in(character)
-        for character in value
-    )
-    return html.escape(shown)
-
-
-def _stand_in(character: str) -> str:
-    return chr(0x2400 + ord(character)) if character < " " else "\u2421" if character == "\x7f" else "\ufffd"

@@ -98,6 +98,16 @@ class TestEncode:
             assert part in page
         assert not (tmp_path / "ids").exists()
 
+    def test_an_estimate_speaks_of_separators_where_there_are_any(self, run, tmp_path: Path):
+        (tmp_path / "a.txt").write_text("the cat sat on the mat. " * 20)
+        run("train", tmp_path / "a.txt", "-n", 270, "--special", "<|endoftext|>", "-o", tmp_path / "with.json")
+        words = ("encode", tmp_path / "a.txt", "-t", tmp_path / "with.json", "-o", tmp_path / "ids", "--estimate")
+        assert "a separator for each document" in run(*words).stdout
+        assert "a separator" not in run(*words, "--separator", "none").stdout
+        wrong = run(*words, "--separator", "<|x|>")
+        assert wrong.exit_code == 1
+        assert "<|x|>" in wrong.stderr
+
     def test_tables_weights_and_held_out_documents(self, run, tokenizer_file: Path, tmp_path: Path):
         for name in ("a", "b"):
             lines = [json.dumps({"id": n, "plot": f"{name} {n} the cat"}) for n in range(60)]

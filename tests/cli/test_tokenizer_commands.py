@@ -1,6 +1,8 @@
 """`show`, `explain`, `diff`, `info` and `verify`: looking at tokenizers."""
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,36 @@ class TestShow:
         env = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "NO_COLOR": None}
         coloured = run("show", "The cat sat", "-t", tokenizer_file, env=env).stdout
         assert coloured.count("\x1b[30;48;5;") == tokenizer.count("The cat sat")
+
+    def test_a_page(self, run, tokenizer: Tokenizer, tokenizer_file: Path, other_file: Path, tmp_path: Path):
+        text, path = "a <b>cat</b> &\t日\x1b\n\nsat", tmp_path / "tokens.html"
+        words = ("show", text, "-t", tokenizer_file, "-t", other_file, "--html", path)
+        result = run(*words)
+        assert result.exit_code == 0
+        assert result.stdout == run(*words[:-2]).stdout
+        page = path.read_text(encoding="utf-8")
+        for file in (tokenizer_file, other_file):
+            spans = re.findall(r'<span title="(\d+)">', page.split(f"<h2>{file}</h2>")[1].split("</pre>")[0])
+            assert list(map(int, spans)) == Tokenizer.load(file).encode(text)
+        shown = re.sub(r"</?span[^>]*>", "", page.split("<pre>\n")[1].split("</pre>")[0])
+        assert unescape(shown) == "a <b>cat</b> &⇥\\xe6\\x97\\xa5␛⏎\n⏎\nsat"
+        assert "<b>" not in page
+        again = run(*words)
+        assert again.exit_code == 1
+        assert "--overwrite" in again.stderr
+        assert run(*words, "--first", 1, "--overwrite").exit_code == 0
+        assert path.read_text(encoding="utf-8").count("<span ") == 2
+
+    def test_a_page_of_variants(self, run, tokenizer_file: Path, tmp_path: Path):
+        result = run("show", "cat", "-t", tokenizer_file, "--variants", "--html", tmp_path / "a.html", "--json")
+        assert len(json.loads(result.stdout)["variants"]) == 4
+        page = (tmp_path / "a.html").read_text(encoding="utf-8")
+        assert [heading.split(" · ")[0] for heading in re.findall("<h2>(.*)</h2>", page)] == [
+            "cat",
+            "␣cat",
+            "Cat",
+            "␣Cat",
+        ]
 
     def test_nothing_in_a_text_reaches_the_terminal_as_a_command(self, run, tokenizer_file: Path):
         for command in ("show", "explain"):

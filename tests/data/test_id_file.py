@@ -11,6 +11,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from minigpt_tok import __version__
 from minigpt_tok.data.id_file import IdFile, IdFileMetadata, IdFileWriter, id_dtype, read_metadata, write_id_file
 from minigpt_tok.errors import DataError, FormatError
 
@@ -39,7 +40,10 @@ def test_the_safetensors_package_reads_it(path):
     assert metadata["tokenizer_fingerprint"] == "f" * 64
     assert metadata["ids_sha256"] == hashlib.sha256(tensors["ids"].tobytes()).hexdigest()
     assert (metadata["n_tokens"], metadata["n_documents"], metadata["n_bytes"]) == ("6", "3", "4")
-    assert metadata["corpus"] == "c é"
+    assert (metadata["format_version"], metadata["tokenizer_fingerprint_version"]) == ("1", "1")
+    assert (metadata["vocab_size"], metadata["corpus"], metadata["split"]) == ("300", "c é", "train")
+    assert (metadata["separator"], metadata["separator_id"], metadata["command"]) == ("<|endoftext|>", "0", "test")
+    assert metadata["package_version"] == __version__
 
 
 def test_it_is_mapped_not_loaded(path):

@@ -10,6 +10,7 @@ from minigpt_tok.data.decode import decode_documents
 from minigpt_tok.data.encode import encode_corpus
 from minigpt_tok.data.id_file import IdFile
 from minigpt_tok.data.mixture import Mixture
+from minigpt_tok.data.stream import TokenStream
 from minigpt_tok.errors import CorpusError
 
 A = [f"a{n:03}" * 5 for n in range(400)]
@@ -68,6 +69,18 @@ def test_a_tokenizer_and_id_files_of_a_mixture(tmp_path):
     assert tokenizer.training.documents == len(train_of(mixture))
     path = encode_corpus(mixture, tokenizer, tmp_path)["train"]
     assert list(decode_documents(IdFile(path), tokenizer)) == train_of(mixture)
+
+
+def test_batches_of_a_mixture_that_is_tokenized_as_it_is_read():
+    mixture = Mixture([(A, 0.9), (B, 0.1)])
+    tokenizer = train_tokenizer(mixture, 300, special_tokens=["<|endoftext|>"])
+    options = {"packing": "best_fit", "repeat": False, "steps": None, "lanes": 1}
+    found = []
+    for inputs, targets in TokenStream(open_corpus(mixture).splits["train"], tokenizer, 64, 2, **options):
+        for before, after in zip(inputs.tolist(), targets.tolist(), strict=True):
+            row = [id for id in [before[0], *after] if id != -100]
+            found += tokenizer.decode(row).split("<|endoftext|>")
+    assert sorted(filter(None, found)) == sorted(train_of(mixture))
 
 
 def test_weights_on_a_command_line(tmp_path, monkeypatch):
