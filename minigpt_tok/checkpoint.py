@@ -385,14 +385,14 @@ class _Looked:
     def rows(self) -> Check:
         name = "embedding rows"
         rows = embedding_rows(state_of(self.checkpoint))
+        shown = ", ".join(f"{count:,} in {key}" for key, count in rows.items())
         if not rows or self.known is None:
-            what = "no token embedding found by its name" if not rows else f"{rows}, and no tokenizer to compare with"
+            what = f"{shown}, and no tokenizer to compare with" if rows else "no token embedding found by its name"
             return Check(name, None, what)
         try:
             check_rows(self.checkpoint, self.known.vocab_size, self.where)
         except MiniGPTTokError as error:
             return Check(name, False, str(error))
-        shown = ", ".join(f"{rows:,} in {name}" for name, rows in rows.items())
         return Check(name, True, f"{shown}, for {self.known.vocab_size:,} ids")
 
     def tokenizer_given(self, given: Tokenizer) -> Check:

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import time
@@ -77,6 +78,13 @@ def encode_texts(tokenizer: Tokenizer, separator_id: int | None, texts: list[byt
     """The ids of texts (UTF-8), each followed by the separator, if there is one."""
     ids, offsets = tokenizer.encode_batch_to_numpy(texts, separator_id=separator_id)
     return EncodedBatch(ids, np.diff(offsets))
+
+
+def _in_split(message: str, first: int) -> str:
+    """What is wrong with one text of a batch, which numbers its own from 0, with the document's number in the split."""
+    if found := re.match(r"texts\[(\d+)\]: ", message):
+        return f"document {first + int(found[1])} (counted from 0): {message[found.end() :]}"
+    return f"in the documents from {first} on: {message}"
 
 
 _tokenizers: dict[str, Tokenizer] = {}  # of a worker, by fingerprint
@@ -174,7 +182,7 @@ class Engine:
             except TokenizerMismatchError:
                 raise
             except TokenizerError as error:
-                raise TokenizerError(f"{batch.name}, in the documents from {batch.first} on: {error}") from error
+                raise TokenizerError(f"{batch.name}, {_in_split(str(error), batch.first)}") from error
             except MiniGPTTokError:
                 raise
             except concurrent.futures.BrokenExecutor as error:

@@ -395,6 +395,33 @@ def test_a_run_of_one_letter(core):
             )
 
 
+@pytest.mark.parametrize("memory_limit", [0, 1 << 17])
+@pytest.mark.parametrize("tie", TIES)
+def test_counts_have_64_bits(core, tie, memory_limit):
+    """Counts of pieces, and sums of them, around what 31, 32 and 53 bits hold."""
+    words = {
+        "ab": 1 << 31,
+        "xab": 1 << 31,
+        "cd": (1 << 32) + 1,
+        "dcd": 3,
+        "efe": 1 << 54,
+        "fef": 1,
+        "aab": 1 << 33,
+        "x": 1 << 60,
+    }
+    found = []
+    for counter in (PieceCounter, lambda recipe: FastPieceCounter(recipe, 2, memory_limit)):
+        counting = counter(get_recipe("hf", min_frequency=1, pattern="none", tie=tie))
+        for _ in range(3):
+            counting.add_counted(list(words), np.array(list(words.values())))
+        pieces, counts = counting.counted()
+        assert dict(zip(pieces, counts.tolist(), strict=True)) == {word: 3 * count for word, count in words.items()}
+        found.append(learned_by(counting, []))
+    assert found[0] == found[1]
+    assert found[1][4][0].occurrences == (3 << 54) + 3
+    assert found[1][3] == 3 * sum(len(word) * count for word, count in words.items())
+
+
 def test_numbers_beyond_64_bits_are_no_limits(best_core):
     text = ["low lower lowest " * 3]
     plain = train_model(text, 10**6, get_recipe("hf"))[0]

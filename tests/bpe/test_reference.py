@@ -138,6 +138,8 @@ def test_counts_have_64_bits():
     assert [merge.occurrences for merge in learned.merges] == [weight + 1, weight]
     assert learned.base_tokens == 2 * (2 * weight + 1)
     assert learned.merges[-1].tokens_after == 2 * weight + 1
+    added_up = train_merges([(b"ab", 3 << 30), (b"xab", 3 << 30), (b"cd", 4 << 30)], ALL_BYTES, Stop(1, 1))
+    assert added_up.merges[0].occurrences == 6 << 30
 
 
 def test_each_piece_counts_as_often_as_it_occurs():

@@ -1,12 +1,14 @@
 """`minigpt-tok check`, and `info` of checkpoints."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from minigpt_tok import MiniGPT, MiniGPTConfig, Tokenizer, train_tokenizer
 from minigpt_tok.checkpoint import save_checkpoint, save_safetensors
+from minigpt_tok.checkpoint_files import read_checkpoint, write_checkpoint
 from minigpt_tok.data.identity import data_fingerprint
 
 CONFIG = {"block_size": 8, "embedding_dim": 8, "num_heads": 2, "num_layers": 1}
@@ -82,6 +84,31 @@ def test_damaged_files(run, checkpoint: Path, tokenizer_file: Path):
         assert result.exit_code == 1
         assert "Traceback" not in result.stderr
         assert "a bug" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check"],
+        ["info"],
+        ["generate", "--prompt", "The"],
+        ["evaluate", "--data", "ids"],
+        ["export", "-o", "exported"],
+        ["transplant", "-t", "ids", "-o", "new.ckpt"],
+        ["fit", "--data", "ids", "-o", "run", "--budget", "bytes=100", "--weights"],
+    ],
+)
+def test_an_edited_checkpoint_is_used_by_no_command(run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, words):
+    monkeypatch.chdir(checkpoint.parent)
+    edited = {**read_checkpoint(checkpoint), "tokenizer_fingerprint": "0" * 64}
+    write_checkpoint("edited.ckpt", edited)
+    before = set(checkpoint.parent.iterdir())
+    result = run(*words, "edited.ckpt")
+    assert result.exit_code == 1
+    assert "edited.ckpt: damaged or edited" in result.stdout + result.stderr
+    assert set(checkpoint.parent.iterdir()) == before
+    if words == ["check"]:
+        assert re.search(r"embedding rows +400 in token_embedding.weight, and no tokenizer", result.stdout)
 
 
 def test_info_of_checkpoints(run, checkpoint: Path, tokenizer: Tokenizer, encoded: Path, tmp_path: Path):

@@ -230,9 +230,14 @@ def test_empty_splits_make_no_file_and_an_empty_corpus_is_refused(tmp_path, toke
     assert not list((tmp_path).glob("b/*"))
 
 
-def test_characters_that_the_tokenizer_lacks_name_the_place_and_leave_nothing(tmp_path, character_tokenizer, texts):
-    with pytest.raises(TokenizerError, match=r"mine, train, in the documents from 0 on: .*ж"):
-        encode_corpus(open_corpus([*texts, "ж"], name="mine"), character_tokenizer, tmp_path)
+@pytest.mark.parametrize("workers", [None, 1, 2])
+def test_characters_that_the_tokenizer_lacks_name_the_place_and_leave_nothing(
+    tmp_path, character_tokenizer, texts, workers, monkeypatch
+):
+    small_batches(monkeypatch)
+    corpus = open_corpus([*texts * 20, "ж", *texts], name="mine")
+    with pytest.raises(TokenizerError, match=rf"mine, train, document {20 * len(texts)} \(counted from 0\): .*ж"):
+        encode_corpus(corpus, character_tokenizer, tmp_path, workers=workers)
     assert list(tmp_path.iterdir()) == []
 
 
