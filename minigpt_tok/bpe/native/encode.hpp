@@ -94,6 +94,52 @@ class Worker {
         }
     }
 
+    // Several short texts, side by side in the buffer, so that their pieces are looked up together: a stride of pieces is as good
+    // as it is full. Each text is cut by itself, and a piece of no length stands for its end.
+    class Group {
+       public:
+        explicit Group(Worker& worker) : worker_(worker) {}
+
+        // Valid UTF-8.
+        void add(const u8* s, std::size_t n) {
+            std::copy_n(s, n, room(n));
+            cut(n);
+        }
+        template <class Char>
+        void add_characters(const Char* s, std::size_t n) {
+            u8* const start = room(n * 4);
+            cut(static_cast<std::size_t>(to_utf8(s, n, start) - start));
+        }
+        // Calls `ended` after the ids of each text; it may add one more.
+        template <class Ended>
+        void encode(Ids<Id>& out, const Ended& ended) {
+            out.reserve_more(bytes_ + texts_);
+            worker_.encode_pieces(worker_.buffer_.data(), worker_.ends_.data() + 1, pieces_, has_nul_, out, ended);
+        }
+
+       private:
+        Worker& worker_;
+        std::size_t bytes_ = 0, pieces_ = 0, texts_ = 0;
+        bool has_nul_ = false;
+
+        u8* room(std::size_t n) {
+            if (worker_.buffer_.size() < bytes_ + n + kRoom) worker_.buffer_.resize(bytes_ + n + kRoom);
+            return worker_.buffer_.data() + bytes_;
+        }
+        void cut(std::size_t n) {
+            auto& all = worker_.ends_;
+            if (all.size() < pieces_ + n + 2 + kPlacesRoom) all.resize(pieces_ + n + 2 + kPlacesRoom);
+            all[0] = 0;
+            u32* const ends = all.data() + 1 + pieces_;
+            const std::size_t count = worker_.splitter_.cut(worker_.buffer_.data() + bytes_, n, true, ends);
+            for (std::size_t i = 0; i < count; ++i) ends[i] += static_cast<u32>(bytes_);
+            bytes_ += n;
+            ends[count] = static_cast<u32>(bytes_);
+            pieces_ += count + 1, ++texts_;
+            has_nul_ = has_nul_ || (n && worker_.splitter_.has_nul());
+        }
+    };
+
    private:
     const Vocab& vocab_;
     Splitter splitter_;
@@ -125,19 +171,26 @@ class Worker {
         u32* const ends = ends_.data() + 1;  // so that a piece begins at ends[i - 1]
         const std::size_t count = splitter_.cut(s, n, last, ends);
         out.reserve_more(n);
-        if (splitter_.has_nul())
-            for (std::size_t i = 0; i < count; ++i) piece(s + ends[i - 1], ends[i] - ends[i - 1], out);
-        else
-            for (std::size_t i = 0; i < count; i += kStride) encode_stride(s, ends + i, std::min(kStride, count - i), out);
+        encode_pieces(s, ends, count, splitter_.has_nul(), out, [] {});
         return ends_[count];
+    }
+
+    // Pieces end to end; `ended` is called for those of no length.
+    template <class Out, class Ended>
+    void encode_pieces(const u8* s, const u32* ends, std::size_t count, bool one_by_one, Out& out, const Ended& ended) {
+        if (!one_by_one) {
+            for (std::size_t i = 0; i < count; i += kStride) encode_stride(s, ends + i, std::min(kStride, count - i), out, ended);
+            return;
+        }
+        for (std::size_t i = 0; i < count; ++i) ends[i] > ends[i - 1] ? piece(s + ends[i - 1], ends[i] - ends[i - 1], out) : ended();
     }
 
     // Some pieces at a time, in passes without a branch that could be guessed wrong: keys, and where they will be looked for,
     // so that those lines are on their way from memory; what is there; and the ids in order. What is new is learned last.
     static constexpr std::size_t kStride = 128;
 
-    template <class Out>
-    void encode_stride(const u8* s, const u32* ends, std::size_t count, Out& out) {
+    template <class Out, class Ended>
+    void encode_stride(const u8* s, const u32* ends, std::size_t count, Out& out, const Ended& ended) {
         if (elsewhere_.size() > kMostElsewhere) forget();
         u64 keys[kStride], values[kStride];
         u32 lines[kStride];
@@ -152,15 +205,15 @@ class Worker {
             lines[k] = static_cast<u32>(line);
             short_.prefetch(line);
             shorts[short_count] = longer[longer_count] = static_cast<u16>(k);
-            short_count += length <= 8;
-            longer_count += length > 8;
+            short_count += length - 1 < 8;
+            longer_count += length - 1 >= 8;  // or nothing, where a text ends
         }
         for (std::size_t i = 0; i < longer_count; ++i) {
             const std::size_t k = longer[i], length = length_of(k);
             values[k] = kUnknown;
             middles[middle_count] = wides[wide_count] = static_cast<u16>(k);
-            middle_count += length <= 16;
-            wide_count += length > 16 && length <= 32;
+            middle_count += length - 9 < 8;
+            wide_count += length - 17 < 16;
         }
         for (std::size_t i = 0; i < middle_count; ++i) {
             const std::size_t k = middles[i];
@@ -181,7 +234,7 @@ class Worker {
             const std::size_t k = wides[i];
             values[k] = wide_.find(four_words(start_of(k), length_of(k)), lines[k]);
         }
-        write(values, count, out, [&](std::size_t k) { piece(start_of(k), length_of(k), out); });
+        write(values, count, out, [&](std::size_t k) { length_of(k) ? piece(start_of(k), length_of(k), out) : ended(); });
     }
 
     // What was found, in order; `unknown` does the rest.

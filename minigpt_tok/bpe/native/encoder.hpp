@@ -54,9 +54,7 @@ class Encoder {
     template <class Out, class Check>
     static void encode(Worker<Id>& worker, const Text& text, Out& out, Check go_on) {
         switch (text.width) {
-            case 0:
-                if (text.may_be_invalid && first_invalid_utf8(static_cast<const u8*>(text.data), text.length) != kValid) throw BadText{};
-                return worker.encode_utf8(static_cast<const u8*>(text.data), text.length, out, go_on);
+            case 0: return worker.encode_utf8(valid(text), text.length, out, go_on);
             case 1: return worker.encode_characters(static_cast<const u8*>(text.data), text.length, out, go_on);
             case 2: return worker.encode_characters(static_cast<const u16*>(text.data), text.length, out, go_on);
             default: return worker.encode_characters(static_cast<const u32*>(text.data), text.length, out, go_on);
@@ -145,19 +143,52 @@ class Encoder {
         bool going = true;
         const GoOn check = [&] { return going = going && go_on(); };
         const typename Worker<Id>::Asking asking(worker, check);
-        for (std::size_t i = first; i < last && going; ++i) {
-            const std::size_t before = out.size();
-            try {
-                encode(worker, texts[i], out, std::cref(check));
-            } catch (const Stopped&) {
-                return;
-            } catch (const BadText&) {
-                bad = i;
-                return;
-            }
+        std::size_t i = first, before = out.size();
+        const auto ended = [&] {
             if (separator) out.append(&*separator, 1);
-            counts[i] = out.size() - before;
+            counts[i++] = out.size() - before;
+            before = out.size();
+        };
+        try {
+            while (i < last && going) {
+                const std::size_t together = end_of_group(texts, i, last);
+                if (together == i) {
+                    encode(worker, texts[i], out, std::cref(check));
+                    ended();
+                    continue;
+                }
+                typename Worker<Id>::Group group(worker);
+                for (bad = i; bad < together; ++bad) add(group, texts[bad]);
+                bad = kValid;
+                group.encode(out, ended);
+                check();
+            }
+        } catch (const Stopped&) {
+        } catch (const BadText&) {
+            if (bad == kValid) bad = i;
         }
+    }
+
+    // As many texts from the i-th on as are encoded together; none, if the next is long.
+    static std::size_t end_of_group(const std::vector<Text>& texts, std::size_t i, std::size_t last) {
+        constexpr std::size_t kTogether = 16 << 10;
+        for (std::size_t size = 0; i < last && (size += texts[i].length) <= kTogether;) ++i;
+        return i;
+    }
+
+    static void add(typename Worker<Id>::Group& group, const Text& text) {
+        switch (text.width) {
+            case 0: return group.add(valid(text), text.length);
+            case 1: return group.add_characters(static_cast<const u8*>(text.data), text.length);
+            case 2: return group.add_characters(static_cast<const u16*>(text.data), text.length);
+            default: return group.add_characters(static_cast<const u32*>(text.data), text.length);
+        }
+    }
+
+    static const u8* valid(const Text& text) {
+        const auto* utf8 = static_cast<const u8*>(text.data);
+        if (text.may_be_invalid && first_invalid_utf8(utf8, text.length) != kValid) throw BadText{};
+        return utf8;
     }
 };
 
