@@ -198,7 +198,7 @@ class Encoder:
     ) -> None:
         self.added.refuse("", allowed_special, disallowed_special)  # which are no fault of a text
         for number, given in enumerate(texts if disallowed_special else ()):
-            text = _numbered_text(number, given)
+            text: object = _numbered_text(number, given)
             if not isinstance(text, str):
                 return  # for whoever encodes it to say
             try:
