@@ -350,9 +350,8 @@ class Shards:
             self._journal.seek(0, os.SEEK_END)
             self._journal.write(_line(line))
             self._journal.flush()
-        self._kept += (
-            1  # first: whoever reads documents in another thread must not take this shard for one that was left
-        )
+        # First: whoever reads documents in another thread must not take this shard for one that was left.
+        self._kept += 1
         self.finished.append(line)
 
     def _ids_path(self, number: int) -> Path:
