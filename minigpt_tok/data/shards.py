@@ -350,7 +350,9 @@ class Shards:
             self._journal.seek(0, os.SEEK_END)
             self._journal.write(_line(line))
             self._journal.flush()
-        self._kept += 1  # first: whoever reads documents in another thread must not take this shard for one that was left
+        self._kept += (
+            1  # first: whoever reads documents in another thread must not take this shard for one that was left
+        )
         self.finished.append(line)
 
     def _ids_path(self, number: int) -> Path:
