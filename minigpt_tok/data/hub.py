@@ -239,7 +239,8 @@ def _column(rows: Any, column: str) -> Iterator[str | None]:
         except UnicodeDecodeError as error:  # whoever made it need not have checked
             raise CorpusError(
                 f"{column!r} is not UTF-8 somewhere in the {_ROWS_AT_ONCE} rows from {done:,} on "
-                f"(0x{error.object[error.start]:02x}); make the data set from text that is, or write it as Parquet and read that with errors='replace'"
+                f"(0x{error.object[error.start]:02x}); make the data set from text that is, or write it as Parquet and read that "
+                "with errors='replace'"
             ) from None
         if batch is None:
             return

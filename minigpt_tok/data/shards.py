@@ -351,7 +351,7 @@ class Shards:
             self._journal.write(_line(line))
             self._journal.flush()
         self._kept += (
-            1  # first: whoever reads documents in another thread must not take this shard for one that was left
+            1  # first: to whoever reads documents in another thread, this shard is at no time one left from before
         )
         self.finished.append(line)
 
