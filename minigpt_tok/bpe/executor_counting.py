@@ -91,6 +91,12 @@ class ExecutorPieceCounter(PieceCounter):
         """As in `PieceCounter`."""
         return self._finished().learn_from(pieces, counts, units, stop, progress)
 
+    def give_up(self) -> None:
+        """As in `PieceCounter`; what waits to be counted is not."""
+        for _, future in self._waiting:
+            future.cancel()
+        self._waiting.clear()
+
     def _submit(self, texts: list[bytes]) -> None:
         while len(self._waiting) >= _IN_FLIGHT * self.threads:
             self._add_next()
@@ -115,9 +121,7 @@ class ExecutorPieceCounter(PieceCounter):
                         raise
                     future = self._asked(texts)
         except BaseException as error:
-            for _, other in self._waiting:
-                other.cancel()
-            self._waiting.clear()
+            self.give_up()
             if isinstance(error, MiniGPTTokError) or not isinstance(error, Exception):
                 raise
             raise self._failed(error) from error

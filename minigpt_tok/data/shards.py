@@ -350,9 +350,8 @@ class Shards:
             self._journal.seek(0, os.SEEK_END)
             self._journal.write(_line(line))
             self._journal.flush()
-        self._kept += (
-            1  # first: to whoever reads documents in another thread, this shard is at no time one left from before
-        )
+        # In this order: to whoever reads documents in another thread, this shard is at no time one left from before.
+        self._kept += 1
         self.finished.append(line)
 
     def _ids_path(self, number: int) -> Path:

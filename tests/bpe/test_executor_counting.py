@@ -146,6 +146,41 @@ def test_what_a_worker_raises_again_and_again_is_raised_here(monkeypatch):
         train_tokenizer(TEXTS, 330, executor=executor)
 
 
+class Never(Executor):
+    """Is never done, and takes so many chunks."""
+
+    def __init__(self, most):
+        self.most = most
+        self.given = []
+
+    def submit(self, call, /, *arguments, **options):
+        if len(self.given) == self.most:
+            raise RuntimeError("cannot schedule new futures")
+        self.given.append(Future())
+        return self.given[-1]
+
+
+def interrupted(stage, done, total):
+    if stage == "chunks" and done == 3:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("most", "texts", "progress", "raised"),
+    [
+        (3, TEXTS, None, CorpusError),
+        (9, TEXTS, interrupted, KeyboardInterrupt),
+        (9, [*TEXTS[:40], 5], None, CorpusError),
+    ],
+)
+def test_what_waits_is_cancelled_whatever_goes_wrong(most, texts, progress, raised):
+    executor = Never(most)
+    with pytest.raises(raised):
+        train_tokenizer(texts, 330, executor=executor, workers=8, progress=progress)
+    assert len(executor.given) >= 2
+    assert all(future.cancelled() for future in executor.given)
+
+
 def test_workers_must_be_some():
     with pytest.raises(TokenizerError, match="workers is 0; the least is 1"):
         train_tokenizer(TEXTS, 330, executor=Backwards(), workers=0)
