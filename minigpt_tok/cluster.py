@@ -34,7 +34,12 @@ def dask_executor(scheduler: str | None = None) -> Iterator[tuple[Executor, int]
         raise MissingDependencyError(
             "the engine dask needs dask and distributed, which are not installed: pip install 'minigpt-tok[dask]'"
         ) from None
-    with _local_client(distributed) if scheduler is None else _client_of(distributed, scheduler) as client:
+    dask: Any = import_module("dask")
+    with (
+        # Text goes with the call. That this is much to send is nothing that the user could change.
+        dask.config.set({"distributed.admin.large-graph-warning-threshold": "4 GiB"}),
+        _local_client(distributed) if scheduler is None else _client_of(distributed, scheduler) as client,
+    ):
         yield client.get_executor(pure=False), sum(client.nthreads().values())
 
 

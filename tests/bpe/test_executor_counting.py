@@ -92,6 +92,22 @@ def test_a_file_in_chunks(core, tmp_path):
     assert executor.most > 1
 
 
+@pytest.mark.parametrize("pattern", ["gpt2", "o200k", "none", r"\w+|\W+"])
+def test_long_documents_in_memory_are_counted_in_chunks_too(core, pattern):
+    texts = ["", "日本 " * 50, "\n".join(TEXTS), "naïve " * 900, *TEXTS[:50]]
+    expected = train_tokenizer(texts, 330, pattern=pattern)
+    sizes = []
+
+    class Sized(Backwards):
+        def submit(self, call, /, recipe, texts):
+            sizes.append(sum(map(len, texts)))
+            return super().submit(call, recipe, texts)
+
+    same(train_tokenizer(texts, 330, pattern=pattern, executor=Sized(), workers=2), expected)
+    if pattern in ("gpt2", "o200k"):  # by others, no place in a text is certain to be a cut
+        assert max(sizes) < 2 * ExecutorPieceCounter.chunk_bytes
+
+
 def test_training_further(core):
     parent = train_tokenizer(TEXTS[:50], 280)
     expected = train_tokenizer(TEXTS, 330, extend=parent)

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 
@@ -179,6 +180,13 @@ def test_a_cluster_that_is_interrupted_while_it_starts_is_ended(tmp_path, which,
             os.killpg(process.pid, signal.SIGKILL)
     assert (process.returncode, said, wrong) == (status, b"", b"")
     assert not (tmp_path / "t.json").exists()
+
+
+def test_nobody_is_told_that_much_text_goes_with_a_call(cluster):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with dask_executor(cluster.scheduler_address) as (executor, _):
+            assert executor.submit(len, b"x" * (12 << 20)).result() == 12 << 20
 
 
 def test_what_is_no_scheduler_is_said_and_nobody_waits_for_it():
