@@ -65,6 +65,10 @@ def train_tokenizer(
     if extend is not None:
         check_extended(extend, switches)
     settings = get_recipe(recipe, **switches)
+    if extend is not None and extend.unit == "byte" != settings.unit:  # the other way round it may be the default
+        raise TokenizerError(
+            f"recipe is {recipe!r}, but the tokenizer to extend is of bytes, and stays so: leave it out"
+        )
     if isinstance(special_tokens, str):
         if special_tokens != "chat":
             raise TokenizerError(f"special_tokens is the string {special_tokens!r}; pass a list, or 'chat'")

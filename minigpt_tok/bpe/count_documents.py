@@ -47,15 +47,22 @@ class CountedDocuments:
         self._held: list[str] = []
         self._held_characters = 0
         self._matcher = matcher
+        try:
+            self._count(documents)
+        except BaseException:
+            counter.give_up()
+            raise
+        if not self.bytes:
+            what = "only empty documents" if self.documents else "no documents"
+            raise CorpusError(f"there is nothing to train on: the corpus has {what}")
+
+    def _count(self, documents: Iterable[str | MappedText]) -> None:
         for number, document in enumerate(documents):
             if isinstance(document, MappedText):
                 self._count_mapped(document)
             else:
                 self._count_text(document, number)
         self._count_held()
-        if not self.bytes:
-            what = "only empty documents" if self.documents else "no documents"
-            raise CorpusError(f"there is nothing to train on: the corpus has {what}")
 
     def _count_text(self, text: str, number: int) -> None:
         if not isinstance(text, str):

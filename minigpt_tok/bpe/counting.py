@@ -53,6 +53,9 @@ class PieceCounter:
         """Add what another counter gives as `counted`, of text that follows."""
         self._pieces.update(dict(zip(pieces, counts.tolist(), strict=True)))
 
+    def give_up(self) -> None:
+        """Nothing will be asked of this counter any more: what goes on elsewhere may stop."""
+
     def distinct(self) -> int:
         """How many different pieces there are."""
         return len(self._pieces)

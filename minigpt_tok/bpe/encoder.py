@@ -200,7 +200,7 @@ class Encoder:
         for number, given in enumerate(texts if disallowed_special else ()):
             text: object = _numbered_text(number, given)
             if not isinstance(text, str):
-                return  # for whoever encodes it to say
+                raise TokenizerError(f"texts[{number}] is {type(text).__name__}, not str")
             try:
                 self.added.refuse(text, allowed_special, disallowed_special)
             except TokenizerError as error:

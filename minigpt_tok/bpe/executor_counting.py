@@ -6,10 +6,12 @@ the same version of this package.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, Executor, Future
 
 import numpy as np
 
+from minigpt_tok.bpe.count_documents import chunks
 from minigpt_tok.bpe.counting import MergesDone, PieceCounter, Units
 from minigpt_tok.bpe.encoder import Batch
 from minigpt_tok.bpe.fast import cores, is_utf8, make_counter
@@ -55,7 +57,17 @@ class ExecutorPieceCounter(PieceCounter):
 
     def add(self, texts: list[str]) -> None:
         """As in `PieceCounter`; the text may be counted later."""
-        self._submit([text.encode("utf-8") for text in texts])
+        chunk: list[bytes] = []
+        size = 0
+        for text in texts:
+            for part in self._parts(text.encode("utf-8")):
+                chunk.append(part)
+                size += len(part)
+                if size >= self.chunk_bytes:
+                    self._submit(chunk)
+                    chunk, size = [], 0
+        if chunk:
+            self._submit(chunk)
 
     def add_utf8(self, text: memoryview) -> int | None:
         """As in `PieceCounter`; the text may be counted later."""
@@ -91,6 +103,20 @@ class ExecutorPieceCounter(PieceCounter):
         """As in `PieceCounter`."""
         return self._finished().learn_from(pieces, counts, units, stop, progress)
 
+    def _parts(self, raw: bytes) -> Iterable[bytes]:
+        """A text, or, of one that is long, what can be counted apart."""
+        if len(raw) <= self.chunk_bytes:
+            return (raw,)
+        return (
+            raw[start:end] for start, end in chunks(memoryview(raw), 0, len(raw), self._pretokenizer, self.chunk_bytes)
+        )
+
+    def give_up(self) -> None:
+        """As in `PieceCounter`; what waits to be counted is not."""
+        for _, future in self._waiting:
+            future.cancel()
+        self._waiting.clear()
+
     def _submit(self, texts: list[bytes]) -> None:
         while len(self._waiting) >= _IN_FLIGHT * self.threads:
             self._add_next()
@@ -115,9 +141,7 @@ class ExecutorPieceCounter(PieceCounter):
                         raise
                     future = self._asked(texts)
         except BaseException as error:
-            for _, other in self._waiting:
-                other.cancel()
-            self._waiting.clear()
+            self.give_up()
             if isinstance(error, MiniGPTTokError) or not isinstance(error, Exception):
                 raise
             raise self._failed(error) from error

@@ -26,6 +26,10 @@ SAID: tuple[tuple[str, str], ...] = (
     (r"pass a mapping from splits to files to say which is which", "give one of them, or a folder without the other"),
     (r", or open it with the datasets library and pass the Dataset", ""),
     (r", or \{'train': …, 'validation': …\}", ", or a folder with train.txt and validation.txt"),
+    (
+        r", or give the separator at which the text divides into documents",
+        ", or put a line <|endoftext|> between the documents",
+    ),
     # Tokenizers
     (r"Use unit='byte' \(recipes (\w+), (\w+), (\w+)\)", r"Use --recipe \1, \2 or \3"),
     (r" with unit='(\w+)'", r" with a recipe of \1s"),

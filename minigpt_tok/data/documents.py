@@ -115,8 +115,8 @@ class Documents:
                 if n_documents == 0:
                     raise CorpusError(
                         f"{self.name}: the first document alone has {counted(size, 'byte')}, more than max_bytes="
-                        f"{self._max_bytes:,}, and documents are never cut. Raise the limit, or give the separator "
-                        "at which the text divides into documents"
+                        f"{self._max_bytes:,}, and documents are never cut. Raise the limit"
+                        ", or give the separator at which the text divides into documents"
                     )
                 return
             yield document

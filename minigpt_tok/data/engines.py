@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from functools import cached_property
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ from minigpt_tok.errors import (
     TokenizerError,
     TokenizerMismatchError,
 )
+from minigpt_tok.held_signals import signals_held_back
 from minigpt_tok.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -267,7 +268,7 @@ class Engine:
             return self._executor.submit(encode_batch, *arguments)
         if self._pool is None:
             self._pool = local_processes(self._workers)
-        with _interrupts_held_back():
+        with signals_held_back():  # and processes interrupted before `_start_worker` would say so at length
             try:
                 return self._pool.submit(encode_batch, *arguments)
             except concurrent.futures.BrokenExecutor as error:  # found out here, dealt with where results are asked for
@@ -298,28 +299,6 @@ def _end_workers(executor: Executor) -> None:
     """
     for process in list((getattr(executor, "_processes", None) or {}).values()):
         process.kill()
-
-
-@contextlib.contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Let Ctrl-C wait while processes start: a pool left in the middle of that never ends, and processes that are
-    interrupted before `_start_worker` say so at length. These begin with the signal mask of this thread.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is None:
-        yield  # Ctrl-C ends up elsewhere
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda *received: came.append(received))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
-    try:
-        yield
-    finally:
-        if mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, before)
-        if came and callable(before):
-            before(*came[0])
 
 
 def _start_worker() -> None:

@@ -231,7 +231,20 @@ def text_column_of(rows: Any, wanted: str | None, name: str) -> str:
 
 
 def _column(rows: Any, column: str) -> Iterator[str | None]:
-    for batch in rows.select_columns([column]).iter(batch_size=_ROWS_AT_ONCE):
+    batches = rows.select_columns([column]).iter(batch_size=_ROWS_AT_ONCE)
+    done = 0
+    while True:
+        try:
+            batch = next(batches, None)
+        except UnicodeDecodeError as error:  # whoever made it need not have checked
+            raise CorpusError(
+                f"{column!r} is not UTF-8 somewhere in the {_ROWS_AT_ONCE} rows from {done:,} on "
+                f"(0x{error.object[error.start]:02x}); make the data set from text that is, or write it as Parquet and read that "
+                "with errors='replace'"
+            ) from None
+        if batch is None:
+            return
+        done += len(batch[column])
         yield from batch[column]
 
 

@@ -350,7 +350,7 @@ class Shards:
             self._journal.seek(0, os.SEEK_END)
             self._journal.write(_line(line))
             self._journal.flush()
-        # First: whoever reads documents in another thread must not take this shard for one that was left.
+        # In this order: to whoever reads documents in another thread, this shard is at no time one left from before.
         self._kept += 1
         self.finished.append(line)
 

@@ -113,6 +113,10 @@ def _json_rows(source: SourceFile, wanted: str | None, errors: str, counts: Read
 
 
 def _json_row(line: str, where: str) -> dict[str, Any]:
+    if line.startswith("\ufeff"):
+        raise CorpusError(
+            f"{where}: a byte order mark, which JSON does not have; save the file without it, as plain UTF-8"
+        )
     try:
         row = json.loads(line.rstrip("\r\n"))
     except (ValueError, RecursionError) as error:

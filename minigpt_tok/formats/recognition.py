@@ -82,7 +82,7 @@ def load(path: StrPath, *, pattern: str | None = None, special_tokens: SpecialId
         raise FormatError(
             f"{place}: merges without their vocabulary; put vocab.json beside them as merges.txt, or use Tokenizer.from_gpt2"
         )
-    raise FormatError(f"{place}: not JSON, and no other form of a tokenizer that is known here")
+    raise FormatError(f"{place}: not JSON, and no other form of a tokenizer that is known here; is it the right file?")
 
 
 class _Named:

@@ -92,6 +92,22 @@ def test_a_file_in_chunks(core, tmp_path):
     assert executor.most > 1
 
 
+@pytest.mark.parametrize("pattern", ["gpt2", "o200k", "none", r"\w+|\W+"])
+def test_long_documents_in_memory_are_counted_in_chunks_too(core, pattern):
+    texts = ["", "日本 " * 50, "\n".join(TEXTS), "naïve " * 900, *TEXTS[:50]]
+    expected = train_tokenizer(texts, 330, pattern=pattern)
+    sizes = []
+
+    class Sized(Backwards):
+        def submit(self, call, /, recipe, texts):
+            sizes.append(sum(map(len, texts)))
+            return super().submit(call, recipe, texts)
+
+    same(train_tokenizer(texts, 330, pattern=pattern, executor=Sized(), workers=2), expected)
+    if pattern in ("gpt2", "o200k"):  # by others, no place in a text is certain to be a cut
+        assert max(sizes) < 2 * ExecutorPieceCounter.chunk_bytes
+
+
 def test_training_further(core):
     parent = train_tokenizer(TEXTS[:50], 280)
     expected = train_tokenizer(TEXTS, 330, extend=parent)
@@ -144,6 +160,41 @@ def test_what_a_worker_raises_again_and_again_is_raised_here(monkeypatch):
     monkeypatch.setattr(executor_counting, "count_pieces", fails)
     with ThreadPoolExecutor(1) as executor, pytest.raises(CorpusError, match=r"ZeroDivisionError: by nothing"):
         train_tokenizer(TEXTS, 330, executor=executor)
+
+
+class Never(Executor):
+    """Is never done, and takes so many chunks."""
+
+    def __init__(self, most):
+        self.most = most
+        self.given = []
+
+    def submit(self, call, /, *arguments, **options):
+        if len(self.given) == self.most:
+            raise RuntimeError("cannot schedule new futures")
+        self.given.append(Future())
+        return self.given[-1]
+
+
+def interrupted(stage, done, total):
+    if stage == "chunks" and done == 3:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("most", "texts", "progress", "raised"),
+    [
+        (3, TEXTS, None, CorpusError),
+        (9, TEXTS, interrupted, KeyboardInterrupt),
+        (9, [*TEXTS[:40], 5], None, CorpusError),
+    ],
+)
+def test_what_waits_is_cancelled_whatever_goes_wrong(most, texts, progress, raised):
+    executor = Never(most)
+    with pytest.raises(raised):
+        train_tokenizer(texts, 330, executor=executor, workers=8, progress=progress)
+    assert len(executor.given) >= 2
+    assert all(future.cancelled() for future in executor.given)
 
 
 def test_workers_must_be_some():

@@ -177,6 +177,7 @@ def test_holes_and_ids_behind_them_stay():
         ({"vocab_size": 281.0}, "not a whole number"),
         ({"special_tokens": ["<s>"]}, "'<s>', which the tokenizer to extend has already"),
         ({"pattern": "none"}, "pattern is given"),
+        ({"recipe": "character"}, "recipe is 'character', but the tokenizer to extend is of bytes"),
         ({"unit": "character"}, "unit is given"),
         ({"id_order": "specials_last"}, "id_order is given"),
         ({"extend": "tokenizer.json"}, "extend is str"),

@@ -5,6 +5,8 @@ from itertools import chain
 from pathlib import Path
 
 import datasets
+import numpy as np
+import pyarrow
 import pytest
 
 from minigpt_tok.data.corpora import Corpus, open_corpus, open_inputs
@@ -187,6 +189,14 @@ def test_data_sets(caplog):
         "train": ["a", "c"], "validation": ["a", "c"],
     }  # fmt: skip
     assert texts(open_corpus(rows.to_iterable_dataset())) == {"train": ["a", "c"]}
+
+
+def test_a_data_set_whose_strings_are_not_utf8():
+    offsets = pyarrow.py_buffer(np.array([0, 2, 4], dtype=np.int32))
+    texts = pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, offsets, pyarrow.py_buffer(b"oka\xff")])
+    corpus = open_corpus(datasets.Dataset(pyarrow.table({"text": texts})))
+    with pytest.raises(CorpusError, match=r"'text' is not UTF-8 somewhere in the [0-9]+ rows from 0 on \(0xff\)"):
+        list(corpus.splits["train"])
 
 
 def test_the_text_column_is_named_or_guessed_or_asked_for():

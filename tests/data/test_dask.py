@@ -1,7 +1,13 @@
 """A Dask cluster on this machine; skips where Dask is not installed."""
 
+import contextlib
 import os
 import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
 
 import pytest
 
@@ -126,3 +132,88 @@ def test_the_command_encodes_on_a_cluster(tmp_path, tokenizer, cluster, monkeypa
         assert exit.value.code in (None, 0)
     for path in (tmp_path / "here").glob("*.safetensors"):
         assert (tmp_path / "there" / path.name).read_bytes() == path.read_bytes()
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+import distributed
+from minigpt_tok.cli import main
+
+def interrupt(which):
+    os.killpg(0, which)  # as a terminal does
+
+def interrupted_start(which, moment):
+    start = distributed.LocalCluster.__init__
+
+    def started(self, *words, **options):
+        if moment == "before":
+            interrupt(which)
+        elif moment == "midway":
+            threading.Timer(0.3, interrupt, [which]).start()
+        start(self, *words, **options)
+        if moment == "after":
+            interrupt(which)
+
+    return started
+
+if __name__ == "__main__":
+    distributed.LocalCluster.__init__ = interrupted_start(getattr(signal, sys.argv.pop(1)), sys.argv.pop(1))
+    main()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups here")
+@pytest.mark.parametrize(("which", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("moment", ["before", "midway", "after"])
+def test_a_cluster_that_is_interrupted_while_it_starts_is_ended(tmp_path, which, status, moment):
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    words = ["train", "a.txt", "-n", "300", "--engine", "dask", "-o", "t.json"]
+    (tmp_path / "program.py").write_text(INTERRUPTED, encoding="utf-8")
+    program = [sys.executable, "program.py", which, moment, *words]
+    process = subprocess.Popen(
+        program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        said, wrong = process.communicate(timeout=60)  # which waits for all who hold the other end
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert (process.returncode, said, wrong) == (status, b"", b"")
+    assert not (tmp_path / "t.json").exists()
+
+
+def test_nobody_is_told_that_much_text_goes_with_a_call(cluster):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with dask_executor(cluster.scheduler_address) as (executor, _):
+            assert executor.submit(len, b"x" * (12 << 20)).result() == 12 << 20
+
+
+def test_what_is_no_scheduler_is_said_and_nobody_waits_for_it():
+    """A web server, say: Dask takes its answer for the length of a message, of some exabytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+        def answer():
+            connection, _ = server.accept()
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            connection.recv(1000)
+            connection.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        program = "import sys; from minigpt_tok.cluster import dask_executor; dask_executor(sys.argv[1]).__enter__()"
+        finished = subprocess.run([sys.executable, "-c", program, address], capture_output=True, text=True, timeout=15)
+    assert f"DataError: {address}: no Dask scheduler answers there (" in finished.stderr
+    assert "Exception ignored" not in finished.stderr
+
+
+def test_a_cluster_that_cannot_start_is_said(monkeypatch):
+    def fail(**options):
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr(distributed, "LocalCluster", fail)
+    with (
+        pytest.raises(DataError, match=r"could not be started on this machine \(RuntimeError: Nanny failed"),
+        dask_executor(),
+    ):
+        pass

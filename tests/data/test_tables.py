@@ -80,6 +80,7 @@ def test_the_column_is_guessed_or_asked_for(tmp_path):
         (b'{"text": 3}', r"line 2 .*'text' is int, not a string"),
         (b'{"text": "\xff"}', r"line 2 .*not UTF-8 at byte 26 \(0xff\)"),
         (b'{"text": "\\ud83d"}', r"line 2 .*lone surrogate"),
+        (b'\xef\xbb\xbf{"text": "a"}', r"line 2 .*byte order mark.* save the file without it"),
         (b"[" * 100_000, r"line 2 .*no JSON"),
     ],
 )

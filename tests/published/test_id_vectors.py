@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,9 @@ def test_ids_as_a_batch_and_as_a_stream(shared, name):
     ids, offsets = tokenizer.encode_batch_to_numpy(texts, allowed_special=allowed(name))
     assert ids.tolist() == [id for case in expected for id in case]
     assert offsets.tolist() == [sum(map(len, expected[:n])) for n in range(301)]
+    raws = [text.encode() if number % 3 else text for number, text in enumerate(texts)]
+    ids, offsets = tokenizer.encode_batch_to_numpy(raws, allowed_special=allowed(name), separator_id=7)
+    assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == [[*case, 7] for case in expected]
     joined = tokenizer.encode("".join(texts), allowed_special=allowed(name))
     assert list(tokenizer.encode_iter(texts, allowed_special=allowed(name))) == joined
 
