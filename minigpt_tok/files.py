@@ -19,10 +19,16 @@ StrPath = str | os.PathLike[str]
 def replacing(path: StrPath) -> Iterator[Path]:
     """Give a temporary path in the same folder; when the block ends well, flush that file and rename it to `path`.
 
-    Missing folders are made. If the block raises (a full disk, Ctrl-C), the temporary file is removed and whatever
-    stood at `path` before still stands there. The file's name ends as `path` does, for writers that look at it.
+    Missing folders are made. A device or a pipe is never replaced. If the block raises (a full disk, Ctrl-C), the
+    temporary file is removed and whatever stood at `path` before still stands there. The file's name ends as `path`
+    does, for writers that look at it.
+
+    Raises:
+        FileExistsError: `path` is a device or a pipe.
     """
     target = Path(path)
+    if target.exists() and not target.is_file() and not target.is_dir():  # of a folder, the system says so
+        raise FileExistsError(errno.EEXIST, "a device or a pipe, which a file must not replace", str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=f".partial{target.suffix}", dir=target.parent)
     os.close(descriptor)

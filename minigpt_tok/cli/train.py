@@ -182,6 +182,10 @@ def _check_output(output: Path, overwrite: bool) -> None:
     """Refuse before the work what could not be saved after it."""
     if output.is_dir():
         raise TokenizerError(f"{output} is a folder; give the name of a file in it: -o {output / 'tokenizer.json'}")
+    if output.exists() and not output.is_file():
+        raise TokenizerError(
+            f"{output} is a device or a pipe, which is never replaced; give the name of a file with -o"
+        )
     if output.exists() and not overwrite:
         raise TokenizerError(
             f"{output} exists. To keep it, give another file with -o; to replace it, pass --overwrite. What was encoded or "

@@ -218,6 +218,8 @@ def open_inputs(inputs: Sequence[str], **options: Any) -> Corpus:
 
     With a weight after each, as in `wikitext-2:0.7 stories/:0.3`, they are a `Mixture`.
     """
+    if not all(word.strip() for word in inputs):
+        raise CorpusError("an input is empty; give a path or the name of a corpus (is the shell's variable set?)")
     weighted = [None if os.path.exists(word) else _WEIGHTED.fullmatch(word) for word in inputs]
     if any(weighted):
         if not all(weighted):

@@ -39,6 +39,7 @@ class SourceFile:
     """One file of a corpus."""
 
     def __init__(self, path: StrPath) -> None:
+        self.mark_said = False  # that it begins with a byte order mark, which is said once
         self.path = Path(path)
         self._first: _Stamp | None = None
 

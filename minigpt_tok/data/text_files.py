@@ -97,7 +97,9 @@ def read_in_utf8(
         for start, raw in _cut(source.path, file, separator, counts):
             if start == 0 and raw.startswith(codecs.BOM_UTF8):
                 counts.byte_order_marks += 1
-                log.warning("%s begins with a byte order mark; it is kept, as the first character", source.path)
+                if not source.mark_said:
+                    log.warning("%s begins with a byte order mark; it is kept, as the first character", source.path)
+                source.mark_said = True
             yield _text_of(source.path, start, raw, errors, counts)
 
 

@@ -14,6 +14,7 @@ import pytest
 from minigpt_tok import Tokenizer, train_tokenizer
 from minigpt_tok.bpe import trainer
 from minigpt_tok.cli.options import size_in_bytes
+from minigpt_tok.files import writing
 
 PROSE = "The cat sat on the mat. The other cat sat on the other mat, and the mat sat still.\n" * 20
 
@@ -279,3 +280,31 @@ class TestExtend:
         result = run(*words, "--pattern", "none")
         assert result.exit_code == 1
         assert "pattern is given" in result.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_or_a_device_is_never_replaced(run, corpus_folder, tokenizer_file, tmp_path):
+    """Else `-o /dev/null --overwrite`, run by root, makes a file of the device."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for words in (("train", corpus_folder, "-n", 400), ("convert", tokenizer_file, "--format", "hf")):
+        result = run(*words, "-o", pipe, "--overwrite")
+        assert result.exit_code == 1
+        assert pipe.is_fifo()
+    with pytest.raises(FileExistsError, match="a device or a pipe"), writing(pipe):
+        pass
+
+
+@pytest.mark.parametrize("inputs", [[""], ["stories", " "]])
+def test_an_empty_input_is_not_this_folder(run, corpus_folder, tmp_path, monkeypatch, inputs):
+    monkeypatch.chdir(tmp_path)
+    result = run("train", *inputs, "-n", 400, "-o", "new.json")
+    assert result.exit_code == 1
+    assert "an input is empty" in result.stderr
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_a_byte_order_mark_is_said_once(run, tmp_path):
+    (tmp_path / "marked.txt").write_bytes(b"\xef\xbb\xbfthe cat sat on the mat")
+    result = run("train", tmp_path / "marked.txt", "-n", 260, "-o", tmp_path / "new.json")
+    assert result.exit_code == 0
+    assert result.stderr.count("byte order mark") == 1
