@@ -22,6 +22,7 @@ from minigpt_tok.errors import CorpusError, MiniGPTTokError
 
 _IN_FLIGHT = 2  # chunks for each worker, so that none waits for the next
 _TRIES = 4  # for a chunk that comes back as an error
+_ADVICE = "train again once it is there"  # where a cluster is gone
 
 Pieces = tuple[list[str], np.ndarray]  # in the order in which they were first seen, and their counts, int64 (pieces,)
 
@@ -128,24 +129,27 @@ class ExecutorPieceCounter(PieceCounter):
         return self._own
 
     def _add_next(self) -> None:
-        texts, future = self._waiting.popleft()
         try:
-            for tries_left in reversed(range(_TRIES)):
-                try:
-                    pieces, counts = result_of(future, self._executor, "train again once it is there")
-                    break
-                except (MiniGPTTokError, BrokenExecutor):
-                    raise
-                except Exception:  # Dask's executor makes one of a result whose worker dies at that moment
-                    if not tries_left:
-                        raise
-                    future = self._asked(texts)
+            pieces, counts = self._result_of(*self._waiting.popleft())
         except BaseException as error:
             self.give_up()
             if isinstance(error, MiniGPTTokError) or not isinstance(error, Exception):
                 raise
             raise self._failed(error) from error
         self._own.add_counted(pieces, counts)
+
+    def _result_of(self, texts: list[bytes], future: "Future[Pieces]") -> Pieces:
+        """What a worker has counted; asked again where that is an error, which Dask's executor makes of a result whose worker
+        dies at that moment.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                return result_of(future, self._executor, _ADVICE)
+            except (MiniGPTTokError, BrokenExecutor):
+                raise
+            except Exception:
+                future = self._asked(texts)
+        return result_of(future, self._executor, _ADVICE)
 
     def _asked(self, texts: list[bytes]) -> "Future[Pieces]":
         try:

@@ -162,11 +162,6 @@ class TextHash:
         return hashlib.sha256(self._bytes.digest() + self._sizes.digest()).hexdigest()
 
 
-def utf8_size(text: str) -> int:
-    """The size of a text in UTF-8 bytes."""
-    return len(text) if text.isascii() else len(text.encode("utf-8"))
-
-
 class Spool:
     """An iterator's documents, kept in an unnamed temporary file so that they can be read more than once.
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from minigpt_tok.amounts import counted
-from minigpt_tok.data.documents import ReadCounts, Reader, utf8_size
+from minigpt_tok.bpe.count_documents import utf8_size
+from minigpt_tok.data.documents import ReadCounts, Reader
 from minigpt_tok.data.splits import SPLITS
 from minigpt_tok.data.text_files import END_OF_TEXT, cut_at
 from minigpt_tok.errors import CorpusError, FormatError
