@@ -21,6 +21,7 @@ from minigpt_tok.bpe.patterns import NO_CUT
 from minigpt_tok.bpe.pretokenize import get_pretokenizer
 from minigpt_tok.bpe.recipes import Recipe
 from minigpt_tok.bpe.reference import Learned, Merge, Stop
+from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.errors import CorpusError, TokenizerError
 
 MOST_SMALL_IDS = 1 << 16  # that 16 bits hold
@@ -182,6 +183,9 @@ class FastEncoder(CoreEncoder):
         if matcher:
             return super()._encode_batch_to_numpy(texts, matcher, separator_id)
         try:
+            if isinstance(texts, Texts):
+                given = texts.joined, texts.sizes, texts.are_utf8
+                return self._core.encode_joined_to_numpy(*given, cores(), separator_id)  # type: ignore[no-any-return]
             return self._core.encode_batch_to_numpy(texts, cores(), separator_id)  # type: ignore[no-any-return]
         except (ValueError, OverflowError, TypeError):
             return super()._encode_batch_to_numpy(texts, matcher, separator_id)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from minigpt_tok.data import hub, local_files, pydocs, text_files
-from minigpt_tok.data.documents import Documents, ReadCounts, Reader, from_texts
+from minigpt_tok.data.documents import Documents, JoinedReader, ReadCounts, Reader, from_texts, joined_reading
 from minigpt_tok.data.mixture import MixedReader, Mixture
 from minigpt_tok.data.parts import Options, Part, total
 from minigpt_tok.data.splits import DEFAULT_FRACTIONS, DEFAULT_SALT, SPLITS, HashSplit, canonical_split
@@ -265,6 +265,14 @@ class _Chained:
 
     def __call__(self, counts: ReadCounts) -> Iterator[str | bytes]:
         return chain.from_iterable(reader(counts) for reader in self._readers)
+
+    @property
+    def joined(self) -> JoinedReader | None:
+        """Where all can read many documents at a time, how to."""
+        readings = [joined_reading(reader) for reader in self._readers]
+        if None in readings:
+            return None
+        return lambda counts: chain.from_iterable(read(counts) for read in readings if read is not None)
 
     def whole_files(self) -> list[Path] | None:
         """The files read, if each is one document as it stands."""

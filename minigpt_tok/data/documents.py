@@ -5,13 +5,14 @@ import hashlib
 import tempfile
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-
-import numpy as np
+from collections.abc import Callable, Iterable, Iterator
 
 from minigpt_tok.amounts import counted
+from minigpt_tok.bpe.texts import Texts, grouped
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import MappedText
+
+_GROUP_BYTES = 1 << 20  # of documents that come one by one
 
 
 @dataclasses.dataclass
@@ -27,8 +28,15 @@ class ReadCounts:
     byte_order_marks: int = 0  # kept, as the first character of a document
 
 
-# Starts a new reading, and counts what it removes as it goes. Gives texts, or texts as bytes, which are UTF-8.
+# Starts a new reading, and counts what it removes as it goes. Gives texts, or texts as bytes, which are UTF-8. A reader may
+# have a method `joined` too, which gives the same texts as `Texts`.
 Reader = Callable[[ReadCounts], Iterator[str | bytes]]
+JoinedReader = Callable[[ReadCounts], Iterator[Texts]]
+
+
+def joined_reading(reader: Reader) -> JoinedReader | None:
+    """How `reader` reads many documents at a time, if it can."""
+    return getattr(reader, "joined", None)
 
 
 class Documents:
@@ -103,6 +111,22 @@ class Documents:
                 yield document
         self._counts = counts
 
+    def joined(self) -> Iterator[Texts]:
+        """As `in_utf8`, many documents at a time: a megabyte or so, or the longest document."""
+        read = None if self._keep or self._max_documents or self._max_bytes else joined_reading(self._read)
+        if read is None:
+            yield from grouped(self.in_utf8(), _GROUP_BYTES)
+            return
+        counts = ReadCounts()
+        for given in read(counts):
+            texts = given.chosen(given.sizes > 0)
+            counts.empty_documents += len(given) - len(texts)
+            counts.documents += len(texts)
+            counts.n_bytes += texts.n_bytes
+            if len(texts):
+                yield texts
+        self._counts = counts
+
     def _limited(self, counts: ReadCounts) -> Iterator[bytes]:
         n_documents = n_bytes = 0
         for number, given in enumerate(self._read(counts)):
@@ -146,10 +170,10 @@ class TextHash:
     def __init__(self) -> None:
         self._bytes, self._sizes = hashlib.sha256(), hashlib.sha256()
 
-    def update(self, texts: Sequence[bytes]) -> None:
-        """Add documents, in UTF-8."""
-        self._bytes.update(b"".join(texts))  # at once: for each alone, threads would wait for one another
-        self._sizes.update(np.fromiter(map(len, texts), "<i8", len(texts)).data)
+    def update(self, texts: Texts) -> None:
+        """Add documents."""
+        self._bytes.update(texts.joined)
+        self._sizes.update(texts.sizes.astype("<i8", copy=False).data)
 
     def copy(self) -> "TextHash":
         """Another that goes its own way from here."""

@@ -14,6 +14,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple
 
+from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.data.corpora import Source, open_corpus
 from minigpt_tok.data.documents import Documents, TextHash
 from minigpt_tok.data.engines import Engine
@@ -109,7 +110,7 @@ def encode_corpus(
             done |= _encode_splits(engine, todo, _assigned(corpus.documents, corpus.assign), report)
         else:
             for split, one in todo.items():
-                stream = ((split, document) for document in one.documents.in_utf8())
+                stream = ((split, texts) for texts in one.documents.joined())
                 done |= _encode_splits(engine, {split: one}, stream, report)
     for split, one in work.items():
         if split not in done:
@@ -143,20 +144,19 @@ class _Work(NamedTuple):
     metadata: IdFileMetadata
 
 
-def _assigned(documents: Documents, assign: HashSplit) -> Iterator[tuple[str, bytes]]:
-    return ((assign.of_bytes(document), document) for document in documents.in_utf8())
+def _assigned(documents: Documents, assign: HashSplit) -> Iterator[tuple[str, Texts]]:
+    for texts in documents.joined():
+        yield from assign.divided(texts)
 
 
 def _encode_splits(
-    engine: Engine, work: Mapping[str, _Work], documents: Iterable[tuple[str, bytes]], report: "_Reporter"
+    engine: Engine, work: Mapping[str, _Work], documents: Iterable[tuple[str, Texts]], report: "_Reporter"
 ) -> dict[str, IdFileMetadata]:
-    """Write id files from one stream of (split, document) pairs; none for a split that has no documents."""
+    """Write id files from one stream of (split, documents) pairs; none for a split that has no documents."""
     result: dict[str, IdFileMetadata] = {}
     with contextlib.ExitStack() as folders:
         lanes = {
-            split: Lane(
-                split, one.documents.name, folders.enter_context(Shards(one.path, one.metadata)), engine.batch_bytes
-            )
+            split: Lane(split, one.documents.name, folders.enter_context(Shards(one.path, one.metadata)))
             for split, one in work.items()
         }
         for split, n_bytes in encode_lanes(engine, lanes, documents):
@@ -223,8 +223,8 @@ def _finished(work: _Work) -> IdFileMetadata | None:
         log.warning("%s; it is encoded again", error)
         return None
     text = TextHash()
-    for document in documents.in_utf8():  # reading and hashing costs a small part of encoding
-        text.update([document])
+    for texts in documents.joined():  # reading and hashing costs a small part of encoding
+        text.update(texts)
     if text.hexdigest() != have.text_sha256:
         return None
     log.info("%s is whole and of the same text; it is kept", path)

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigpt_tok.bpe.fast import cores
+from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.cluster import result_of
 from minigpt_tok.errors import (
     DataError,
@@ -41,9 +42,8 @@ from minigpt_tok.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
-BATCH_BYTES = 1 << 20  # of text; a batch ends with the document that reaches it
+BATCH_BYTES = 1 << 20  # of text, about; the core gives so much to one thread
 _INLINE_SECONDS = 1.0  # about what starting processes takes; so long it is tried here first
-_THREADED_BATCH = 2 << 20  # bytes for each core, which the compiled encoder shares among its threads
 _GOES_ON = "what is finished is kept, and the same call goes on from there"
 _RESTARTS = 3  # of a pool that has worked, or of a cluster's batch, without a batch done in between
 
@@ -61,22 +61,21 @@ class Batch(NamedTuple):
     split: str
     name: str  # of corpus and split, for messages
     first: int  # the number of the first of them in the split
-    texts: list[bytes]  # UTF-8
-    n_bytes: int
+    texts: Texts
 
 
 def encode_batch(
-    kind: type[Tokenizer], form: bytes, fingerprint: str, separator_id: int | None, texts: list[bytes]
+    kind: type[Tokenizer], form: bytes, fingerprint: str, separator_id: int | None, texts: Texts
 ) -> EncodedBatch:
-    """What a worker does: encode texts (UTF-8) with the tokenizer of this class and JSON form, compressed by zlib.
+    """What a worker does: encode texts with the tokenizer of this class and JSON form, compressed by zlib.
 
     The tokenizer is made once in each worker.
     """
     return encode_texts(_rebuilt(kind, form, fingerprint), separator_id, texts)
 
 
-def encode_texts(tokenizer: Tokenizer, separator_id: int | None, texts: list[bytes]) -> EncodedBatch:
-    """The ids of texts (UTF-8), each followed by the separator, if there is one."""
+def encode_texts(tokenizer: Tokenizer, separator_id: int | None, texts: Texts) -> EncodedBatch:
+    """The ids of texts, each followed by the separator, if there is one."""
     ids, offsets = tokenizer.encode_batch_to_numpy(texts, separator_id=separator_id)
     return EncodedBatch(ids, np.diff(offsets))
 
@@ -128,7 +127,7 @@ class Engine:
         self._separator_id = separator_id
         self._executor = executor
         self._pool: Executor | None = None  # our own processes
-        self._thread: Executor | None = None
+        self._threads: Executor | None = None
         self._threaded = workers is None and executor is None and tokenizer.encodes_in_threads
         self._workers = workers or cores()
         self._restarts = _RESTARTS
@@ -137,19 +136,14 @@ class Engine:
         self._done_bytes = 0
         self._started = time.monotonic()
 
-    @property
-    def batch_bytes(self) -> int:
-        """How much text to put into a batch."""
-        return max(BATCH_BYTES, _THREADED_BATCH * cores()) if self._threaded and BATCH_BYTES >= 1 << 20 else BATCH_BYTES
-
     def __enter__(self) -> "Engine":
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._thread is not None:
-            self._thread.shutdown(cancel_futures=True)
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
         if self._pool is not None:
             if kind is not None:
                 _end_workers(self._pool)
@@ -173,7 +167,7 @@ class Engine:
 
     @property
     def _in_flight(self) -> int:
-        return 2 if self._threaded else 2 * self._workers
+        return 2 * self._workers + 2  # so that nobody waits for the batch that is the first in order
 
     def _next(self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]]) -> tuple[Batch, EncodedBatch]:
         while True:
@@ -200,7 +194,7 @@ class Engine:
                 ) from error
             waiting.popleft()
             self._has_worked, self._restarts = True, _RESTARTS
-            self._done_bytes += batch.n_bytes
+            self._done_bytes += batch.texts.n_bytes
             return batch, encoded
 
     def _again(self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]], error: Exception) -> bool:
@@ -260,9 +254,9 @@ class Engine:
 
     def _submit(self, batch: Batch) -> "Future[EncodedBatch]":
         if self._threaded:
-            if self._thread is None:
-                self._thread = concurrent.futures.ThreadPoolExecutor(1, "minigpt-tok-encode")
-            return self._thread.submit(self._encode, batch)
+            if self._threads is None:
+                self._threads = concurrent.futures.ThreadPoolExecutor(self._workers, "minigpt-tok-encode")
+            return self._threads.submit(self._encode, batch)
         arguments = type(self._tokenizer), self._form, self._tokenizer.fingerprint, self._separator_id, batch.texts
         if self._executor is not None:
             return self._executor.submit(encode_batch, *arguments)

@@ -3,9 +3,9 @@
 import dataclasses
 import shutil
 import time
-from itertools import islice
 from pathlib import Path
 
+from minigpt_tok.bpe.texts import Texts, grouped
 from minigpt_tok.data.corpora import Source, open_corpus
 from minigpt_tok.data.engines import encode_texts
 from minigpt_tok.data.id_file import id_dtype
@@ -65,17 +65,12 @@ def estimate_encoding(corpus: Source, tokenizer: Tokenizer, out_dir: StrPath | N
     """
     opened = open_corpus(corpus)
     started = time.perf_counter()
-    sample: list[bytes] = []
-    size = 0
-    for document in islice(opened.documents.in_utf8(), 1_000_000):
-        sample.append(document)
-        size += len(document)
-        if size >= SAMPLE_BYTES:
-            break
-    if not sample:
+    sample = next(grouped(opened.documents.in_utf8(), SAMPLE_BYTES), None)
+    if sample is None:
         raise CorpusError(f"{opened.name}: there are no documents to encode")
+    size = sample.n_bytes
     beginning = sample[0].decode("utf-8")[:1000].encode("utf-8")
-    encode_texts(tokenizer, None, [beginning])  # makes its tables; not what takes long in a long run
+    encode_texts(tokenizer, None, Texts.of([beginning]))  # makes its tables; not what takes long in a long run
     reading = time.perf_counter() - started
     started = time.perf_counter()
     ids, _ = encode_texts(tokenizer, None, sample)
@@ -89,7 +84,7 @@ def estimate_encoding(corpus: Source, tokenizer: Tokenizer, out_dir: StrPath | N
     index = (n_bytes or 0) * len(sample) / size * _INDEX_BYTES
     disk = None if n_bytes is None else round(n_bytes * per_byte * itemsize + index)
     shard = min(SHARD_BYTES, n_bytes or SHARD_BYTES) * per_byte * itemsize
-    longest = max(map(len, sample))
+    longest = int(sample.sizes.max())
     return Estimate(
         sample_bytes=size,
         sample_documents=len(sample),

@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +27,7 @@ import numpy as np
 
 from minigpt_tok._version import __version__
 from minigpt_tok.amounts import counted
+from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.data.documents import TextHash
 from minigpt_tok.errors import DataError, FormatError
 from minigpt_tok.files import StrPath, lacks_room, writing
@@ -284,7 +285,7 @@ class IdFileWriter:
             )
         return self
 
-    def write(self, ids: np.ndarray, lengths: np.ndarray, texts: Sequence[bytes]) -> None:
+    def write(self, ids: np.ndarray, lengths: np.ndarray, texts: Texts) -> None:
         """Add documents.
 
         Args:
@@ -298,7 +299,7 @@ class IdFileWriter:
         check_batch(self.path, self._metadata.vocab_size, ids, lengths, texts)
         raw = np.ascontiguousarray(ids, dtype=self._dtype).data
         ends = self._n_tokens + np.cumsum(lengths, dtype="<i8")
-        sizes = np.fromiter(map(len, texts), "<i8", len(texts))
+        sizes = texts.sizes.astype("<i8", copy=False)
         with self._clear_errors():
             self._ids.write(raw)
             self._ends.write(ends.tobytes())
@@ -329,7 +330,7 @@ class IdFileWriter:
             ) from error
 
 
-def check_batch(path: Path, vocab_size: int, ids: np.ndarray, lengths: np.ndarray, texts: Sequence[bytes]) -> None:
+def check_batch(path: Path, vocab_size: int, ids: np.ndarray, lengths: np.ndarray, texts: Texts) -> None:
     """Refuse documents that do not belong into an id file; the arguments are those of `IdFileWriter.write`.
 
     Raises:
@@ -356,7 +357,7 @@ def write_id_file(
     """Write (text, ids with the separator) pairs; for a corpus, `encode_corpus` is the way."""
     with IdFileWriter(path, metadata) as file:
         for text, ids in documents:
-            file.write(np.asarray(ids), np.array([len(ids)]), [text.encode("utf-8")])
+            file.write(np.asarray(ids), np.array([len(ids)]), Texts.of([text.encode("utf-8")]))
     return file.metadata
 
 

@@ -11,10 +11,11 @@
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from minigpt_tok.amounts import counted
+from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.data import processed, tables, text_files
 from minigpt_tok.data.documents import ReadCounts, Reader
 from minigpt_tok.data.parts import Options, Part, total
@@ -44,10 +45,14 @@ class TextFileReader:
         """The file."""
         return self._source.path
 
-    def __call__(self, counts: ReadCounts) -> Iterator[str | bytes]:
+    def __call__(self, counts: ReadCounts) -> Iterator[bytes]:
         """A new reading."""
+        return chain.from_iterable(self.joined(counts))
+
+    def joined(self, counts: ReadCounts) -> Iterator[Texts]:
+        """As `Documents.joined`, the limits apart."""
         options = self._options
-        return text_files.read_in_utf8(self._source, counts, separator=options.separator, errors=options.errors)
+        return text_files.read_joined(self._source, counts, separator=options.separator, errors=options.errors)
 
     def is_whole(self) -> bool:
         """Whether the file as it stands is one document."""
@@ -60,7 +65,7 @@ def from_folder(folder: Path, options: Options) -> Part:
         files = manifest.files(folder)
         return Part(
             manifest.corpus,
-            {split: [processed.reader(path)] for split, path in files.items()},
+            {split: [processed.SplitReader(path)] for split, path in files.items()},
             {split: path.stat().st_size for split, path in files.items()},
         )
     name = folder.resolve().name

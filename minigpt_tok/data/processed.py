@@ -13,14 +13,19 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
+
 from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.count_documents import utf8_size
-from minigpt_tok.data.documents import ReadCounts, Reader
+from minigpt_tok.bpe.texts import Texts
+from minigpt_tok.data.cutting import cut_joined
+from minigpt_tok.data.documents import ReadCounts
 from minigpt_tok.data.splits import SPLITS
-from minigpt_tok.data.text_files import END_OF_TEXT, cut_at
+from minigpt_tok.data.text_files import END_OF_TEXT
 from minigpt_tok.errors import CorpusError, FormatError
 from minigpt_tok.files import StrPath, lacks_room, read_text, write_text, writing
 
@@ -36,7 +41,7 @@ _SEPARATOR = f"\n{END_OF_TEXT}\n"
 _LIMIT = 1 << 20  # bytes of a manifest
 
 _PLAIN_LINE = re.compile(rf"^\\*{re.escape(END_OF_TEXT)}$", re.MULTILINE)
-_ESCAPED_LINE = re.compile(rf"^\\(\\*{re.escape(END_OF_TEXT)})$", re.MULTILINE)
+_ESCAPED_LINE = re.compile(rf"^\\(\\*{re.escape(END_OF_TEXT)})$".encode(), re.MULTILINE)
 
 
 @dataclasses.dataclass
@@ -189,23 +194,35 @@ def read_manifest(folder: Path) -> Manifest | None:
     return Manifest(name, tuple(split for split in SPLITS if split in splits))
 
 
-def reader(path: Path) -> Reader:
-    """A reader of one written split."""
+class SplitReader:
+    """Reads one written split."""
 
-    def read(counts: ReadCounts) -> Iterator[str]:
-        with open(path, "rb") as file:
-            token = END_OF_TEXT.encode("utf-8")
-            for start, raw in cut_at(file, token, counts, whole_line=True, carriage_returns=False):
-                try:
-                    text = raw.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise CorpusError(
-                        f"{path}: not UTF-8 at byte {start + error.start:,}, so edited since it was written; "
-                        "write the corpus again"
-                    ) from None
-                yield _ESCAPED_LINE.sub(r"\1", text) if END_OF_TEXT in text else text
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
-    return read
+    def __call__(self, counts: ReadCounts) -> Iterator[bytes]:
+        """A new reading."""
+        return chain.from_iterable(self.joined(counts))
+
+    def joined(self, counts: ReadCounts) -> Iterator[Texts]:
+        """As `Documents.joined`, the limits apart."""
+        token = END_OF_TEXT.encode("utf-8")
+        with open(self._path, "rb") as file:
+            for starts, texts in cut_joined(file, token, counts, whole_line=True, carriage_returns=False):
+                if not texts.are_utf8:
+                    self._refuse(starts, texts)
+                escaped = token in bytes(texts.joined)
+                yield Texts.of([_ESCAPED_LINE.sub(rb"\1", text) for text in texts]) if escaped else texts
+
+    def _refuse(self, starts: np.ndarray, texts: Texts) -> None:
+        for start, raw in zip(starts.tolist(), texts, strict=True):
+            try:
+                raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise CorpusError(
+                    f"{self._path}: not UTF-8 at byte {start + error.start:,}, so edited since it was written; "
+                    "write the corpus again"
+                ) from None
 
 
 def folder_name(name: str) -> str:

@@ -27,13 +27,14 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from minigpt_tok.amounts import counted
+from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.data.documents import TextHash
 from minigpt_tok.data.id_file import IdFileMetadata, check_batch, header_of, id_dtype, read_layout
 from minigpt_tok.errors import DataError, FormatError
@@ -200,7 +201,7 @@ class Shards:
                 lines.append(Finished(**json.loads(line)))
         return lines
 
-    def keep(self, batches: Iterable[Sequence[bytes]]) -> bool:
+    def keep(self, batches: Iterable[Texts]) -> bool:
         """Keep the next finished shard, if it is of this text and whole; else drop it and all that follow.
 
         `batches` are the texts of the shard, read again, in UTF-8.
@@ -294,12 +295,12 @@ class Shards:
 
     # Writing
 
-    def write(self, ids: np.ndarray, lengths: np.ndarray, texts: Sequence[bytes]) -> None:
+    def write(self, ids: np.ndarray, lengths: np.ndarray, texts: Texts) -> None:
         """Add documents, as `IdFileWriter.write`. A shard must not end inside them."""
         check_batch(self.path, self._metadata.vocab_size, ids, lengths, texts)
         raw = np.ascontiguousarray(ids, dtype=self._dtype).data
         ends = (self._at.n_tokens + np.cumsum(lengths, dtype="<i8")).tobytes()
-        sizes = np.fromiter(map(len, texts), "<i8", len(texts))
+        sizes = texts.sizes.astype("<i8", copy=False)
         n_bytes = int(sizes.sum())
         with self._clear_errors():
             if self._shard is None:

@@ -6,8 +6,11 @@ machine, in whatever order the corpus is read.
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+import numpy as np
+
+from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.errors import CorpusError
 
 SPLITS = ("train", "validation", "test")
@@ -56,3 +59,11 @@ class HashSplit:
         digest.update(raw)
         place = int.from_bytes(digest.digest()[:8], "big")
         return next(name for name, bound in zip(self.splits, self._bounds, strict=True) if place < bound)
+
+    def divided(self, texts: Texts) -> Iterator[tuple[str, Texts]]:
+        """Each split that has some of the texts, with these, in order."""
+        places = [self.of_bytes(text) for text in texts]
+        for split in self.splits:
+            mask = np.fromiter((place == split for place in places), bool, len(places))
+            if mask.any():
+                yield split, texts.chosen(mask)

@@ -21,8 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from minigpt_tok.bpe.fast import is_utf8
+from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.data import wikitext
+from minigpt_tok.data.cutting import CHUNK, Cut, alone, cut_joined
 from minigpt_tok.data.documents import ReadCounts
 from minigpt_tok.data.source_file import SourceFile
 from minigpt_tok.data.tables import TABLE_KINDS
@@ -33,8 +34,6 @@ log = logging.getLogger(__name__)
 
 END_OF_TEXT = "<|endoftext|>"
 ERRORS = ("strict", "replace", "ignore")
-_CHUNK = 1 << 20  # bytes
-_LF, _CR = b"\n\r"
 
 # Formats that look like files of text to a caller, and are not read.
 UNREAD_KINDS = frozenset((".json", ".csv", ".tsv", ".pdf", ".npy", ".npz", ".bin", ".pt", ".safetensors")) | frozenset(
@@ -73,15 +72,16 @@ def check_file(path: Path) -> None:
 def read_file(
     path: Path | SourceFile, counts: ReadCounts, *, separator: str | None = "auto", errors: str = "strict"
 ) -> Iterator[str]:
-    """The documents of one file, empty ones included; the arguments are those of `read_in_utf8`."""
-    for document in read_in_utf8(path, counts, separator=separator, errors=errors):
-        yield document if isinstance(document, str) else document.decode("utf-8")
+    """The documents of one file, empty ones included; the arguments are those of `read_joined`."""
+    for texts in read_joined(path, counts, separator=separator, errors=errors):
+        for text in texts:
+            yield text.decode("utf-8")
 
 
-def read_in_utf8(
+def read_joined(
     path: Path | SourceFile, counts: ReadCounts, *, separator: str | None = "auto", errors: str = "strict"
-) -> Iterator[str | bytes]:
-    """The documents of one file, empty ones included: as bytes where these are UTF-8, else what becomes of them.
+) -> Iterator[Texts]:
+    """The documents of one file, empty ones included, some at a time.
 
     Args:
         path: a UTF-8 file.
@@ -94,13 +94,17 @@ def read_in_utf8(
     """
     source = path if isinstance(path, SourceFile) else SourceFile(path)
     with source.open() as file:
-        for start, raw in _cut(source.path, file, separator, counts):
-            if start == 0 and raw.startswith(codecs.BOM_UTF8):
+        for starts, texts in _cut(source.path, file, separator, counts):
+            if starts[0] == 0 and texts[0].startswith(codecs.BOM_UTF8):
                 counts.byte_order_marks += 1
                 if not source.mark_said:
                     log.warning("%s begins with a byte order mark; it is kept, as the first character", source.path)
                 source.mark_said = True
-            yield _text_of(source.path, start, raw, errors, counts)
+            if texts.are_utf8:
+                yield texts
+                continue
+            for start, raw in zip(starts.tolist(), texts, strict=True):
+                yield Texts.of([_in_utf8(source.path, start, raw, errors, counts)])
 
 
 def is_one_document(path: Path, separator: str | None) -> bool:
@@ -109,28 +113,27 @@ def is_one_document(path: Path, separator: str | None) -> bool:
     if text.size == 0 or SourceFile(path).compression:
         return False
     with text.view() as view:
-        head = bytes(view[:_CHUNK])
+        head = bytes(view[:CHUNK])
         token = (END_OF_TEXT if separator in ("auto", None) else separator).encode("utf-8")
         if head.startswith(codecs.BOM_UTF8) or (separator == "auto" and wikitext.looks_like_wikitext(head)):
             return False
         return separator is None or view.obj.find(token) < 0  # type: ignore[attr-defined]  # the mapped file
 
 
-def _cut(path: Path, file: IO[bytes], separator: str | None, counts: ReadCounts) -> Iterator[tuple[int, bytes]]:
-    """(offset, bytes) of each document in the file."""
+def _cut(path: Path, file: IO[bytes], separator: str | None, counts: ReadCounts) -> Iterator[Cut]:
     if separator is None:
-        return iter([(0, file.read())])
+        return iter([alone(0, file.read())])
     if separator != "auto":
-        return cut_at(file, separator.encode("utf-8"), counts)
-    head = file.read(_CHUNK)
+        return cut_joined(file, separator.encode("utf-8"), counts)
+    head = file.read(CHUNK)
     if file.seekable():
         file.seek(0)
     else:
-        file = io.BufferedReader(_Rejoined(head, file), _CHUNK)
+        file = io.BufferedReader(_Rejoined(head, file), CHUNK)
     token = END_OF_TEXT.encode("utf-8")
     if wikitext.looks_like_wikitext(head) and not any(line.strip() == token for line in head.splitlines()):
         return _cut_articles(path, file, wikitext.has_blank_lines(head))
-    return cut_at(file, token, counts, whole_line=True)
+    return cut_joined(file, token, counts, whole_line=True)
 
 
 class _Rejoined(io.RawIOBase):
@@ -149,7 +152,7 @@ class _Rejoined(io.RawIOBase):
         return len(part)
 
 
-def _cut_articles(path: Path, file: IO[bytes], blank_lines: bool) -> Iterator[tuple[int, bytes]]:
+def _cut_articles(path: Path, file: IO[bytes], blank_lines: bool) -> Iterator[Cut]:
     if not blank_lines:
         log.warning(
             "%s has lost the blank lines that stand around headings in WikiText; every line of the form ' = Title = ' "
@@ -158,70 +161,12 @@ def _cut_articles(path: Path, file: IO[bytes], blank_lines: bool) -> Iterator[tu
         )
     start = 0
     for article in wikitext.cut_articles(file, blank_lines=blank_lines):
-        yield start, article
+        yield alone(start, article)
         start += len(article)
 
 
-def cut_at(
-    file: IO[bytes], token: bytes, counts: ReadCounts, *, whole_line: bool = False, carriage_returns: bool = True
-) -> Iterator[tuple[int, bytes]]:
-    """(offset, bytes) of what lies between the occurrences of `token`; nothing after one that ends the file.
-
-    Args:
-        file: opened for binary reading, at its beginning.
-        token: what separates; one newline on each side goes with it, unless it has its own there.
-        counts: gets the number of separators and their bytes.
-        whole_line: only an occurrence that is a line of its own separates.
-        carriage_returns: `\\r\\n` is a newline too.
-    """
-    before = not token.startswith(b"\n")
-    after = not token.endswith(b"\n")
-    buffer = bytearray()
-    offset = 0  # of the buffer, in the file
-    start = 0  # of the document, in the buffer
-    search = 0  # up to here no further occurrence begins
-    ended = False
-    while True:
-        found = buffer.find(token, search)
-        # What follows an occurrence decides about it, so two bytes must be there, or the end of the file.
-        if not ended and (found < 0 or found + len(token) + 2 > len(buffer)):
-            search = max(start, found if found >= 0 else len(buffer) - len(token) + 1)
-            del buffer[:start]
-            offset += start
-            search -= start
-            start = 0
-            chunk = file.read(_CHUNK)
-            ended = not chunk
-            buffer += chunk
-            continue
-        if found < 0:
-            break
-        first, last = found, found + len(token)
-        if before and first > start and buffer[first - 1] == _LF:
-            first -= 1
-            if carriage_returns and first > start and buffer[first - 1] == _CR:
-                first -= 1
-        if after and last < len(buffer):
-            if buffer[last] == _LF:
-                last += 1
-            elif carriage_returns and buffer[last : last + 2] == b"\r\n":
-                last += 2
-        begins_line = first < found or found == start
-        ends_line = last > found + len(token) or last == len(buffer)
-        search = found + len(token)
-        if whole_line and not (begins_line and ends_line):
-            continue
-        yield offset + start, bytes(buffer[start:first])
-        counts.separators += 1
-        counts.separator_bytes += last - first
-        start = search = last
-    if start < len(buffer):
-        yield offset + start, bytes(buffer[start:])
-
-
-def _text_of(path: Path, start: int, raw: bytes, errors: str, counts: ReadCounts) -> str | bytes:
-    if is_utf8(raw):
-        return raw
+def _in_utf8(path: Path, start: int, raw: bytes, errors: str, counts: ReadCounts) -> bytes:
+    """What becomes of a document that may not be UTF-8."""
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -230,7 +175,9 @@ def _text_of(path: Path, start: int, raw: bytes, errors: str, counts: ReadCounts
                 f"{path}: not UTF-8 at byte {start + error.start:,} (0x{raw[error.start]:02x}); convert the file, or read "
                 "it with errors='replace' or errors='ignore', which count such places"
             ) from None
+    else:
+        return raw
     text = raw.decode("utf-8", "replace")
     # Each undecodable place became one U+FFFD; those that the file has itself are not counted.
     counts.undecodable += text.count("\ufffd") - raw.count(b"\xef\xbf\xbd")
-    return text if errors == "replace" else raw.decode("utf-8", "ignore")
+    return (text if errors == "replace" else raw.decode("utf-8", "ignore")).encode("utf-8")

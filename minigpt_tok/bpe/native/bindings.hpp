@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bound_counter.hpp"
+#include "bound_cutter.hpp"
 #include "bound_decoder.hpp"
 #include "bound_encoder.hpp"
 #include "bound_training.hpp"
@@ -67,6 +68,11 @@ PYBIND11_MODULE(MINIGPT_MODULE, module) {
         .def(py::init<const py::list&>())
         .def("decode_bytes", &BoundDecoder::decode_bytes)
         .def("decode", &BoundDecoder::decode);
+    py::class_<BoundCutter>(module, "Cutter", py::module_local())
+        .def(py::init<const std::string&, bool, bool>(), py::arg("token"), py::arg("whole_line"), py::arg("carriage_returns"))
+        .def("cut", &BoundCutter::cut)
+        .def_property_readonly("separators", &BoundCutter::separators)
+        .def_property_readonly("separator_bytes", &BoundCutter::separator_bytes);
     py::class_<Counter>(module, "Counter", py::module_local())
         .def(py::init<const std::string&, unsigned, std::size_t>(), py::arg("pattern"), py::arg("threads"), py::arg("memory_limit") = 0)
         .def("add", &Counter::add)

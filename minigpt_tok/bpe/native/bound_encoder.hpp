@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <optional>
+#include <span>
 
 #include "bound_vocab.hpp"
 #include "encoder.hpp"
@@ -67,11 +68,25 @@ class Bound {
         Ids<Id> ids;
         std::vector<std::size_t> counts;
         batch(texts, text_or_utf8_of, threads, separator, ids, counts);
-        py::array_t<std::int64_t> offsets(static_cast<py::ssize_t>(counts.size() + 1));
-        std::int64_t* at = offsets.mutable_data();
-        *at = 0;
-        for (const std::size_t count : counts) at[1] = at[0] + static_cast<std::int64_t>(count), ++at;
-        return {array(std::move(ids)), offsets};
+        return flat(std::move(ids), counts);
+    }
+
+    // Texts one after another in memory; that each is UTF-8 is either known or to be seen.
+    std::pair<py::array, py::array> encode_joined_to_numpy(const py::object& joined, const py::array_t<std::int64_t>& sizes, bool are_utf8,
+                                                           unsigned threads, std::optional<Id> separator) {
+        const Memory memory(joined);
+        std::vector<Text> texts;
+        texts.reserve(static_cast<std::size_t>(sizes.size()));
+        std::size_t at = 0;
+        for (const std::int64_t size : std::span(sizes.data(), static_cast<std::size_t>(sizes.size()))) {
+            if (size < 0 || static_cast<std::size_t>(size) > memory.size() - at) throw py::index_error("the sizes do not fit the memory");
+            texts.push_back({memory.data() + at, static_cast<std::size_t>(size), 0, !are_utf8});
+            at += static_cast<std::size_t>(size);
+        }
+        Ids<Id> ids;
+        std::vector<std::size_t> counts;
+        batch(texts, threads, separator, ids, counts);
+        return flat(std::move(ids), counts);
     }
 
     py::list encode_batch(const py::list& texts, unsigned threads) {
@@ -99,11 +114,24 @@ class Bound {
         std::vector<Text> texts;
         texts.reserve(kept.size());
         for (const auto& text : kept) texts.push_back(read(text.ptr()));
+        batch(texts, threads, separator, ids, counts);
+    }
+
+    void batch(const std::vector<Text>& texts, unsigned threads, std::optional<Id> separator, Ids<Id>& ids,
+               std::vector<std::size_t>& counts) {
         std::deque<typename Encoder<Id>::Lease> workers;
         for (unsigned t = Encoder<Id>::threads_for(texts, threads); t; --t) workers.emplace_back(*encoder_);
         std::size_t bad;
         without_gil([&](const GoOn& go_on) { encoder_->encode_batch(texts, separator, workers, ids, counts, bad, go_on); });
         if (bad != kValid) throw py::value_error("text " + std::to_string(bad) + " cannot be encoded");
+    }
+
+    static std::pair<py::array, py::array> flat(Ids<Id>&& ids, const std::vector<std::size_t>& counts) {
+        py::array_t<std::int64_t> offsets(static_cast<py::ssize_t>(counts.size() + 1));
+        std::int64_t* at = offsets.mutable_data();
+        *at = 0;
+        for (const std::size_t count : counts) at[1] = at[0] + static_cast<std::int64_t>(count), ++at;
+        return {array(std::move(ids)), offsets};
     }
 
     py::list list(const Id* ids, std::size_t count) {
@@ -166,7 +194,8 @@ void bind(py::module_& module, const char* name) {
         .def("encode_to_numpy", &B::encode_to_numpy)
         .def("count", &B::count)
         .def("encode_batch", &B::encode_batch)
-        .def("encode_batch_to_numpy", &B::encode_batch_to_numpy, py::arg("texts"), py::arg("threads"), py::arg("separator") = py::none());
+        .def("encode_batch_to_numpy", &B::encode_batch_to_numpy, py::arg("texts"), py::arg("threads"), py::arg("separator") = py::none())
+        .def("encode_joined_to_numpy", &B::encode_joined_to_numpy);
 }
 
 }  // namespace

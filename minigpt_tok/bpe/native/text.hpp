@@ -81,14 +81,29 @@ inline u32 decode_utf8(const u8* s) {
 
 constexpr std::size_t kValid = static_cast<std::size_t>(-1);
 
-// The offset of the first byte that is not UTF-8, or kValid. Eight ASCII bytes at a time, else by the standard's table.
+// How many of the bytes from s[i] to s[n] are ASCII before the first that is not.
+inline std::size_t ascii_run(const u8* s, std::size_t i, std::size_t n) {
+    const std::size_t from = i;
+#if defined(__AVX512BW__)
+    for (; i + 64 <= n; i += 64)
+        if (const u64 beyond = _mm512_movepi8_mask(_mm512_loadu_si512(s + i))) return i - from + std::countr_zero(beyond);
+#elif defined(__AVX2__)
+    for (; i + 32 <= n; i += 32)
+        if (const int beyond = _mm256_movemask_epi8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(s + i))))
+            return i - from + std::countr_zero(static_cast<u32>(beyond));
+#endif
+    for (u64 word; i + 8 <= n; i += 8)
+        if (std::memcpy(&word, s + i, 8), word &= 0x8080808080808080u) return i - from + std::countr_zero(word) / 8;
+    while (i < n && s[i] < 0x80) ++i;
+    return i - from;
+}
+
+// The offset of the first byte that is not UTF-8, or kValid. Runs of ASCII by vectors, else by the standard's table.
 inline std::size_t first_invalid_utf8(const u8* s, std::size_t n) {
     std::size_t i = 0;
     while (i < n) {
         if (s[i] < 0x80) {
-            u64 word;
-            while (i + 8 <= n && (std::memcpy(&word, s + i, 8), (word & 0x8080808080808080u) == 0)) i += 8;
-            while (i < n && s[i] < 0x80) ++i;
+            i += ascii_run(s, i, n);
             continue;
         }
         const u8 lead = s[i];
