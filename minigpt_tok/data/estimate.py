@@ -8,7 +8,7 @@ from pathlib import Path
 
 from minigpt_tok.data.corpora import Source, open_corpus
 from minigpt_tok.data.engines import encode_texts
-from minigpt_tok.data.id_file import id_dtype
+from minigpt_tok.data.id_format import id_dtype
 from minigpt_tok.data.shards import SHARD_BYTES
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import StrPath

@@ -123,7 +123,8 @@ def _write(path: Path, n_tokens: int, tokenizer: Any) -> Path:
     """An id file of random ids in documents of uneven length, some hundred ids on average."""
     import numpy as np
 
-    from minigpt_tok.data.id_file import IdFileMetadata, IdFileWriter
+    from minigpt_tok.data.id_format import IdFileMetadata
+    from minigpt_tok.data.id_writer import IdFileWriter
 
     generator = np.random.default_rng(0)
     separator = tokenizer.special_tokens["<|endoftext|>"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from minigpt_tok.data.id_file import IdFileMetadata, header_of
+from minigpt_tok.data.id_format import IdFileMetadata, header_of
 
 MEASURE = """
 import sys
