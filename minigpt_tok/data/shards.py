@@ -117,7 +117,7 @@ class Shards:
             for file in (*self._growing, self._journal):
                 with contextlib.suppress(OSError):  # the full disk has been said; closing would say it again
                     file.close()
-            if not self._done and self.finished:
+            if not self._done and self.finished and not self.finished_left:
                 with contextlib.suppress(OSError):  # makes room; whoever goes on cuts them in any case
                     for name, end in zip(_GROWING, self._ends_at(self.finished[-1]), strict=True):
                         os.truncate(self.folder / name, end)

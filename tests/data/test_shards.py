@@ -1,5 +1,6 @@
 """Killed, damaged and half-written: whatever happens on the way, the id file comes out the same."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -18,6 +19,7 @@ from minigpt_tok.data.decode import decode_documents
 from minigpt_tok.data.encode import encode_corpus
 from minigpt_tok.data.id_file import IdFile, read_metadata
 from minigpt_tok.data.id_format import IdFileMetadata
+from minigpt_tok.data.id_writer import Mark
 from minigpt_tok.data.shards import Shards, unfinished_folder
 from minigpt_tok.errors import DataError, TokenizerMismatchError
 
@@ -246,6 +248,29 @@ def test_what_stands_behind_the_last_finished_shard_is_nobodys(tmp_path, tokeniz
             file.write(b"\xff" * 100_001)
     (folder / "journal").write_bytes((folder / "journal").read_bytes() + b'{"n_tokens": 12')
     assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() == whole
+
+
+@pytest.mark.parametrize("key", [field.name for field in dataclasses.fields(Mark)])
+@pytest.mark.parametrize("change", ["less", "more"])
+def test_what_the_journal_says_wrongly_is_not_believed(
+    tmp_path, tokenizer, many_texts, whole, monkeypatch, key, change
+):
+    out = tmp_path / "out"
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(200, many_texts), tokenizer, out, workers=1)
+    journal = unfinished_folder(out / "train.safetensors") / "journal"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    value = lines[3][key]
+    if isinstance(value, int):
+        lines[3][key] = 10**30 if change == "more" else value // 9
+    else:
+        lines[3][key] = value[::-1] if change == "more" else ""
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(StopError):  # it is not looked at yet
+        encode_corpus(stopped_after(3, many_texts), tokenizer, out, workers=1)
+    count = encoded_documents(monkeypatch)
+    assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() == whole
+    assert 200 < count[0] < 300
 
 
 # The disk takes what there is while more is written
