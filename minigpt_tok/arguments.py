@@ -1,12 +1,11 @@
 """What a tokenizer's methods take as texts and ids, and what is said where it is something else."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from mmap import mmap
 from typing import SupportsIndex, TypeVar
 
 import numpy as np
 
-from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.errors import TokenizerError
 
 Buffer = bytes | bytearray | memoryview | mmap
@@ -36,10 +35,10 @@ def checked_batch(texts: Iterable[T]) -> Iterable[T]:
     return texts
 
 
-def checked_list(texts: Iterable[T]) -> Sequence[T]:
-    """As `checked_batch`, in a list, where they are not `Texts`."""
+def checked_list(texts: Iterable[T]) -> list[T]:
+    """As `checked_batch`, in a list."""
     texts = checked_batch(texts)
-    return texts if isinstance(texts, (list, Texts)) else list(texts)
+    return texts if isinstance(texts, list) else list(texts)
 
 
 def as_list_or_array(ids: Ids) -> list[int] | np.ndarray:

@@ -16,6 +16,7 @@ from minigpt_tok.bpe.fast import make_decoder, make_encoder
 from minigpt_tok.bpe.model import BPEModel
 from minigpt_tok.bpe.ranks import merge_list
 from minigpt_tok.bpe.recipes import IdOrder
+from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.bpe.trainer import Training
 from minigpt_tok.errors import TokenizerError
 from minigpt_tok.files import StrPath
@@ -267,7 +268,7 @@ class Tokenizer:
         if separator_id is not None:
             self._check_separator(separator_id)
         return self._encoder.encode_batch_to_numpy(
-            checked_list(texts),
+            texts if isinstance(texts, Texts) else checked_list(texts),
             allowed_special=allowed_special,
             disallowed_special=disallowed_special,
             add_special_tokens=add_special_tokens,

@@ -13,7 +13,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from minigpt_tok.data.id_file import IdFile, IdFileMetadata, write_id_file  # noqa: E402
+from minigpt_tok.data.id_file import IdFile  # noqa: E402
+from minigpt_tok.data.id_format import IdFileMetadata  # noqa: E402
+from minigpt_tok.data.id_writer import write_id_file  # noqa: E402
 from minigpt_tok.data.token_dataset import TokenDataset  # noqa: E402
 
 LENGTHS = (7, 3, 13, 5, 9, 2, 28, 4, 6)  # of the documents, in ids, the separator apart

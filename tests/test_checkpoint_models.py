@@ -16,7 +16,8 @@ from minigpt_tok.checkpoint import (
     save_safetensors,
     write_checkpoint,
 )
-from minigpt_tok.data.id_file import IdFileMetadata, write_id_file
+from minigpt_tok.data.id_format import IdFileMetadata
+from minigpt_tok.data.id_writer import write_id_file
 from minigpt_tok.data.identity import data_fingerprint
 from minigpt_tok.errors import FormatError, MiniGPTTokError, ModelError
 from minigpt_tok.gpt.config import MiniGPTConfig

@@ -23,7 +23,9 @@ class Texts(Sequence[bytes]):
 
     @classmethod
     def of(cls, texts: Sequence[bytes]) -> "Texts":
-        """Texts that lie apart."""
+        """Texts that may lie apart."""
+        if isinstance(texts, Texts):
+            return texts
         return cls(b"".join(texts), np.fromiter(map(len, texts), np.int64, len(texts)))
 
     @classmethod
@@ -38,6 +40,11 @@ class Texts(Sequence[bytes]):
     def n_bytes(self) -> int:
         """Of all texts."""
         return len(self.joined)
+
+    @property
+    def little_endian_sizes(self) -> np.ndarray:
+        """The sizes as they are stored and hashed."""
+        return self.sizes.astype("<i8", copy=False)
 
     @cached_property
     def ends(self) -> np.ndarray:

@@ -166,9 +166,7 @@ def _print_estimate(found: Estimate, separated: bool, as_json: bool) -> None:
         return
     unknown = "not known beforehand"
     besides = ", and a separator for each document" if separated else ""
-    disk = unknown
-    if found.disk_bytes is not None and found.most_disk_bytes is not None:
-        disk = f"{sized(found.disk_bytes)}, {sized(found.most_disk_bytes)} while the last shards are laid together"
+    disk = unknown if found.disk_bytes is None else sized(found.disk_bytes)
     if found.free_disk_bytes is not None:
         disk += f"; {sized(found.free_disk_bytes)} free{'' if found.fits else ', TOO LITTLE'}"
     print_facts(

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from minigpt_tok.data.id_file import FORMAT as ID_FILE_FORMAT
+from minigpt_tok.data.id_format import FORMAT as ID_FILE_FORMAT
 from minigpt_tok.data.splits import SPLITS
 from minigpt_tok.errors import FormatError
 

@@ -165,25 +165,28 @@ class Documents:
 class TextHash:
     """What identifies the text of documents, in order: the SHA-256 of two SHA-256 digests, that of all their bytes one after
     another and that of their sizes in bytes (int64, little-endian).
+
+    Attributes:
+        of_bytes, of_sizes: these two, so far.
     """
 
     def __init__(self) -> None:
-        self._bytes, self._sizes = hashlib.sha256(), hashlib.sha256()
+        self.of_bytes, self.of_sizes = hashlib.sha256(), hashlib.sha256()
 
     def update(self, texts: Texts) -> None:
         """Add documents."""
-        self._bytes.update(texts.joined)
-        self._sizes.update(texts.sizes.astype("<i8", copy=False).data)
+        self.of_bytes.update(texts.joined)
+        self.of_sizes.update(texts.little_endian_sizes.data)
 
     def copy(self) -> "TextHash":
         """Another that goes its own way from here."""
         other = TextHash()
-        other._bytes, other._sizes = self._bytes.copy(), self._sizes.copy()
+        other.of_bytes, other.of_sizes = self.of_bytes.copy(), self.of_sizes.copy()
         return other
 
     def hexdigest(self) -> str:
         """64 hexadecimal digits."""
-        return hashlib.sha256(self._bytes.digest() + self._sizes.digest()).hexdigest()
+        return hashlib.sha256(self.of_bytes.digest() + self.of_sizes.digest()).hexdigest()
 
 
 class Spool:

@@ -18,7 +18,8 @@ from minigpt_tok.bpe.texts import Texts
 from minigpt_tok.data.corpora import Source, open_corpus
 from minigpt_tok.data.documents import Documents, TextHash
 from minigpt_tok.data.engines import Engine
-from minigpt_tok.data.id_file import IdFile, IdFileMetadata, read_metadata
+from minigpt_tok.data.id_file import IdFile, read_metadata
+from minigpt_tok.data.id_format import IdFileMetadata
 from minigpt_tok.data.lanes import Lane, encode_lanes
 from minigpt_tok.data.processed import folder_name
 from minigpt_tok.data.shards import Shards, discard_unfinished, unfinished_tokenizer

@@ -8,8 +8,7 @@ from pathlib import Path
 from minigpt_tok.bpe.texts import Texts, grouped
 from minigpt_tok.data.corpora import Source, open_corpus
 from minigpt_tok.data.engines import encode_texts
-from minigpt_tok.data.id_file import id_dtype
-from minigpt_tok.data.shards import SHARD_BYTES
+from minigpt_tok.data.id_format import id_dtype
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import StrPath
 from minigpt_tok.tokenizer import Tokenizer
@@ -30,7 +29,7 @@ class Estimate:
         tokens: in all, a separator for each document not included.
         seconds: with all cores, by the sample's pace (reading, hashing and writing included).
         disk_bytes: of the id files.
-        most_disk_bytes: while the last of them is laid together.
+        most_disk_bytes: while they are completed, when their document indexes stand there twice.
         free_disk_bytes: where the id files will be; `None` without a folder.
         memory_bytes: about, beyond what the program itself takes.
     """
@@ -83,7 +82,6 @@ def estimate_encoding(corpus: Source, tokenizer: Tokenizer, out_dir: StrPath | N
     itemsize = id_dtype(tokenizer.vocab_size).itemsize
     index = (n_bytes or 0) * len(sample) / size * _INDEX_BYTES
     disk = None if n_bytes is None else round(n_bytes * per_byte * itemsize + index)
-    shard = min(SHARD_BYTES, n_bytes or SHARD_BYTES) * per_byte * itemsize
     longest = int(sample.sizes.max())
     return Estimate(
         sample_bytes=size,
@@ -95,7 +93,7 @@ def estimate_encoding(corpus: Source, tokenizer: Tokenizer, out_dir: StrPath | N
         tokens=None if n_bytes is None else round(n_bytes * per_byte),
         seconds=None if n_bytes is None else n_bytes * seconds_per_byte,
         disk_bytes=disk,
-        most_disk_bytes=None if disk is None else round(disk + index + shard),
+        most_disk_bytes=None if disk is None else round(disk + index),
         free_disk_bytes=free,
         memory_bytes=_BATCHES_IN_MEMORY + 10 * longest,
     )

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from minigpt_tok.data.id_file import IdFile, IdFileMetadata, read_metadata
+from minigpt_tok.data.id_file import IdFile, read_metadata
+from minigpt_tok.data.id_format import IdFileMetadata
 from minigpt_tok.errors import DataError
 
 # Attributes by which datasets and loaders lead to what they are made of: to one thing, or to several.

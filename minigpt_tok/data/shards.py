@@ -1,23 +1,22 @@
-"""An id file in the making: numbered shards in a hidden folder beside it, from which a killed run goes on.
+"""An id file in the making: it grows shard by shard in a hidden folder beside it, from which a killed run goes on.
 
 `train.safetensors` is made in `.train.unfinished/`:
 
 | file | holds |
 | --- | --- |
 | `plan.json` | what is being made: the id file's metadata, and the size of a shard |
-| `000000.ids`, … | the ids of the shards, as they will stand in the id file |
+| `ids` | the id file as it grows: room for the header, then the ids of one shard after the other |
 | `ends`, `sizes` | `document_ends` and `document_bytes` of all documents so far |
-| `journal` | a line for each finished shard, written last |
-| `whole` | the id file, while the shards are laid together |
+| `journal` | a line for each finished shard, written last: where everything stands at its end |
 | `lock` | held by the run that writes; the system lets go of it when that run dies |
 
 A shard ends with the document that brings its text to `SHARD_BYTES`, so where shards begin depends on the text alone.
 A line of the journal says what the id file would hash to if it ended there: its ids, its documents, its text. Hence one
 pass of each hash serves the shards and the file, and whoever goes on verifies all of a finished shard, its text
-included.
+included. What stands in `ids`, `ends` and `sizes` behind the last finished shard is nobody's and goes.
 
-Laying together copies one shard at a time behind the others (inside the kernel, where it can) and removes it. So the
-disk holds the ids once, and one shard twice. A run that is killed here goes on here.
+At the end the index is appended to `ids`, the header put before it, and the file renamed. A run that is killed here finds
+its shards as they were.
 """
 
 import contextlib
@@ -28,44 +27,27 @@ import logging
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from minigpt_tok.amounts import counted
 from minigpt_tok.bpe.texts import Texts
-from minigpt_tok.data.documents import TextHash
-from minigpt_tok.data.id_file import IdFileMetadata, check_batch, header_of, id_dtype, read_layout
-from minigpt_tok.errors import DataError, FormatError
-from minigpt_tok.files import StrPath, flush_folder, lacks_room, ordinary_mode, write_text
+from minigpt_tok.data.id_format import COUNTED, IdFileMetadata, header_of, id_dtype
+from minigpt_tok.data.id_writer import Mark, Written, check_batch, clear_errors, complete, pieces
+from minigpt_tok.errors import DataError
+from minigpt_tok.files import StrPath, flush_folder, ordinary_mode, write_text
 
 log = logging.getLogger(__name__)
 
 SHARD_BYTES = 64 << 20  # of text: what is done again after a kill, at most
 _FORMAT = "minigpt-tok unfinished ids"
-_VERSION = 1
-_AT_ONCE = 1 << 24  # bytes
-_COUNTED = ("n_tokens", "n_documents", "n_bytes", "ids_sha256", "text_sha256")  # in the metadata, known at the end
+_VERSION = 2
+_GROWING = ("ids", "ends", "sizes")
 _MAY_DIFFER = ("command",)  # from one run to the next; that of the first is kept
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Finished:
-    """A line of the journal: everything up to the end of a shard."""
-
-    n_tokens: int
-    n_documents: int
-    n_bytes: int
-    ids_sha256: str
-    text_sha256: str
-    ends_sha256: str
-    sizes_sha256: str
-
-
-_NOTHING = Finished(
-    n_tokens=0, n_documents=0, n_bytes=0, ids_sha256="", text_sha256="", ends_sha256="", sizes_sha256=""
-)
+_to_disk = getattr(os, "fdatasync", os.fsync)  # what is written of a file, by its descriptor
 
 
 def unfinished_folder(path: StrPath) -> Path:
@@ -93,33 +75,25 @@ class Shards:
         self.folder = unfinished_folder(path)
         self.shard_bytes = shard_bytes or SHARD_BYTES
         self._metadata = metadata
-        self._dtype = id_dtype(metadata.vocab_size)
         self._files = contextlib.ExitStack()
-        self.finished: list[Finished] = []
+        self._flusher = ThreadPoolExecutor(1, "minigpt-tok-flush")
+        self._flushing: Future[None] | None = None
+        self.finished: list[Mark] = []
         self._kept = 0  # of `finished`
         self._done = False
-        self._at = _NOTHING  # written so far; its hashes are in the hashers
-        self._ids_hash, self._ends_hash, self._sizes_hash = (hashlib.sha256() for _ in range(3))
-        self._text_hash = TextHash()
-        self._shard: IO[bytes] | None = None
+        self._written = Written(metadata.vocab_size)  # and kept
+        self._in_shard = False
         self._shard_text = 0  # bytes
 
     @property
     def metadata(self) -> IdFileMetadata:
         """With the counts and hashes of what has been kept and written."""
-        return dataclasses.replace(
-            self._metadata,
-            n_tokens=self._at.n_tokens,
-            n_documents=self._at.n_documents,
-            n_bytes=self._at.n_bytes,
-            ids_sha256=self._ids_hash.hexdigest(),
-            text_sha256=self._text_hash.hexdigest(),
-        )
+        return self._written.filled_in(self._metadata)
 
     @property
     def n_bytes(self) -> int:
         """Of the text that has been kept and written."""
-        return self._at.n_bytes
+        return self._written.n_bytes
 
     def __enter__(self) -> "Shards":
         with self._clear_errors(), contextlib.ExitStack() as files:
@@ -127,9 +101,9 @@ class Shards:
             files.enter_context(_locked(self.folder, self.path))
             try:
                 self._resume()
-                self._ends, self._sizes, self._journal = (
+                *self._growing, self._journal = (
                     files.enter_context(open(self.folder / name, "r+b" if self.finished else "w+b"))
-                    for name in ("ends", "sizes", "journal")
+                    for name in (*_GROWING, "journal")
                 )
                 self._cut_journal()  # without a torn line at its end
             except BaseException:
@@ -140,14 +114,14 @@ class Shards:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         with self._files:
-            if self._shard is not None:
-                with contextlib.suppress(OSError):
-                    self._shard.close()
-                with contextlib.suppress(OSError):
-                    os.unlink(self._shard.name)
-            for file in (self._ends, self._sizes, self._journal):
+            self._flusher.shutdown()
+            for file in (*self._growing, self._journal):
                 with contextlib.suppress(OSError):  # the full disk has been said; closing would say it again
                     file.close()
+            if not self._done and self.finished and not self.finished_left:
+                with contextlib.suppress(OSError):  # makes room; whoever goes on cuts them in any case
+                    for name, end in zip(_GROWING, self._ends_at(self.finished[-1]), strict=True):
+                        os.truncate(self.folder / name, end)
             self._clear_if_empty()
         if kind is not None and self.finished and not self._done:
             log.warning(
@@ -174,7 +148,7 @@ class Shards:
                 self._metadata, **{key: plan["metadata"].get(key, "") for key in _MAY_DIFFER}
             )
             self.finished = self._read_journal()
-            if not all((self.folder / name).exists() for name in ("ends", "sizes")):
+            if not all((self.folder / name).exists() for name in _GROWING):
                 self.finished = []
         elif plan is not None:
             log.warning("%s was begun from something else or in another way, and is begun anew", self.path)
@@ -187,79 +161,64 @@ class Shards:
             log.info("%s: going on after %s", self.path, counted(len(self.finished), "finished shard"))
 
     def _plan(self) -> dict[str, Any]:
-        known = {key: value for key, value in self._metadata.to_strings().items() if key not in _COUNTED}
+        known = {key: value for key, value in self._metadata.to_strings().items() if key not in COUNTED}
         plan = {"format": _FORMAT, "version": _VERSION, "shard_bytes": self.shard_bytes, "metadata": known}
         return {**plan, "sha256": _plan_digest(plan)}
 
-    def _read_journal(self) -> list[Finished]:
+    def _read_journal(self) -> list[Mark]:
         """Its whole lines; the last may be torn."""
         lines = []
         with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
             for line in (self.folder / "journal").read_bytes().splitlines(keepends=True):
                 if not line.endswith(b"\n"):
                     break
-                lines.append(Finished(**json.loads(line)))
+                lines.append(Mark(**json.loads(line)))
         return lines
 
     def keep(self, batches: Iterable[Texts]) -> bool:
         """Keep the next finished shard, if it is of this text and whole; else drop it and all that follow.
 
-        `batches` are the texts of the shard, read again, in UTF-8.
+        `batches` are the texts of the shard, read again.
         """
         wanted = self.finished[self._kept]
-        text_hash = self._text_hash.copy()
+        later = self._written.copy()
         for texts in batches:
-            text_hash.update(texts)
-        same = text_hash.hexdigest() == wanted.text_sha256
+            later.add_texts(texts)
+        found = later.mark()
+        same = (found.bytes_sha256, found.sizes_sha256) == (wanted.bytes_sha256, wanted.sizes_sha256)
         if not same:
             log.warning("%s: the text is another from shard %d on, which is encoded again", self.path, self._kept)
         with self._clear_errors():
-            if same and self._is_whole(wanted):
-                self._text_hash = text_hash
-                self._at = wanted
+            if same and self._is_whole(later, wanted):
+                self._written = later
                 self._kept += 1
                 return True
             self._drop()
         return False
 
-    def _is_whole(self, wanted: Finished) -> bool:
-        hashes = ids_hash, ends_hash, sizes_hash = (
-            self._ids_hash.copy(),
-            self._ends_hash.copy(),
-            self._sizes_hash.copy(),
+    def _is_whole(self, later: Written, wanted: Mark) -> bool:
+        """Whether the next shard is in the files as the journal says. `later` has its texts, and gets the rest."""
+        sizes_hash = self._written.text_hash.of_sizes.copy()
+        later.n_tokens = wanted.n_tokens
+        places = zip(
+            self._growing,
+            (later.ids_hash, later.ends_hash, sizes_hash),
+            self._ends_at(self._written),
+            self._ends_at(later),
+            strict=True,
         )
         try:
-            with self._stored_ids(self._kept) as (file, length):
-                for raw in _pieces(file, length):
-                    ids_hash.update(raw)
-            first, count = 8 * self._at.n_documents, 8 * (wanted.n_documents - self._at.n_documents)
-            for file, digest in ((self._ends, ends_hash), (self._sizes, sizes_hash)):
-                file.seek(first)
-                for raw in _pieces(file, count):
+            for file, digest, start, end in places:
+                file.seek(start)
+                for raw in pieces(file, end - start):
                     digest.update(raw)
-        except (OSError, FormatError) as error:
+        except OSError as error:
             log.warning("%s: shard %d cannot be read and is encoded again (%s)", self.path, self._kept, error)
             return False
-        if [digest.hexdigest() for digest in hashes] != [wanted.ids_sha256, wanted.ends_sha256, wanted.sizes_sha256]:
+        if later.mark() != wanted or sizes_hash.hexdigest() != wanted.sizes_sha256:
             log.warning("%s: shard %d is damaged and is encoded again", self.path, self._kept)
             return False
-        self._ids_hash, self._ends_hash, self._sizes_hash = hashes
         return True
-
-    @contextlib.contextmanager
-    def _stored_ids(self, number: int) -> Iterator[tuple[IO[bytes], int]]:
-        """(a file at the ids of a finished shard, their length in bytes): its own, or the whole that it went into."""
-        before = self.finished[number - 1].n_tokens if number else 0
-        length = (self.finished[number].n_tokens - before) * self._dtype.itemsize
-        own = self._ids_path(number)
-        if own.exists():
-            with open(own, "rb") as file:
-                yield file, length
-        else:
-            start = read_layout(self.folder / "whole")
-            with open(self.folder / "whole", "rb") as file:
-                file.seek(start + before * self._dtype.itemsize)
-                yield file, length
 
     def drop_rest(self) -> None:
         """Drop the finished shards that have not been kept: the text has ended before them."""
@@ -268,144 +227,90 @@ class Shards:
                 self._drop()
 
     def _drop(self) -> None:
-        self._take_apart()
-        for number in range(self._kept, len(self.finished)):
-            self._ids_path(number).unlink(missing_ok=True)
         del self.finished[self._kept :]
         self._cut_journal()
 
     def _cut_journal(self) -> None:
         self._journal.truncate(sum(len(_line(line)) for line in self.finished))
 
-    def _take_apart(self) -> None:
-        """Move the shards that were kept from the whole that was begun into files of their own again, the last first."""
-        whole = self.folder / "whole"
-        if not whole.exists():
-            return
-        for number in reversed(range(self._kept)):
-            if self._ids_path(number).exists():
-                continue
-            partial = self.folder / "moving"
-            with self._stored_ids(number) as (file, length), open(partial, "wb") as out:
-                at = file.tell()
-                _copy(file, out, length)
-            os.replace(partial, self._ids_path(number))
-            os.truncate(whole, at)
-        whole.unlink()
-
     # Writing
 
     def write(self, ids: np.ndarray, lengths: np.ndarray, texts: Texts) -> None:
         """Add documents, as `IdFileWriter.write`. A shard must not end inside them."""
         check_batch(self.path, self._metadata.vocab_size, ids, lengths, texts)
-        raw = np.ascontiguousarray(ids, dtype=self._dtype).data
-        ends = (self._at.n_tokens + np.cumsum(lengths, dtype="<i8")).tobytes()
-        sizes = texts.sizes.astype("<i8", copy=False)
-        n_bytes = int(sizes.sum())
+        before = self.n_bytes
         with self._clear_errors():
-            if self._shard is None:
+            if not self._in_shard:
                 self._begin_shard()
-            assert self._shard is not None
-            self._shard.write(raw)
-            self._ends.write(ends)
-            self._sizes.write(sizes.data)
-        self._ids_hash.update(raw)
-        self._text_hash.update(texts)
-        self._ends_hash.update(ends)
-        self._sizes_hash.update(sizes.data)
-        self._at = dataclasses.replace(
-            self._at,
-            n_tokens=self._at.n_tokens + len(ids),
-            n_documents=self._at.n_documents + len(lengths),
-            n_bytes=self._at.n_bytes + n_bytes,
-        )
-        self._shard_text += n_bytes
+            parts = self._written.add(ids, lengths, texts)
+            for file, raw in zip(self._growing, parts, strict=True):
+                file.write(raw)
+        self._shard_text += self.n_bytes - before
         if self._shard_text >= self.shard_bytes:
             self._end_shard()
 
     def _begin_shard(self) -> None:
         if self.finished_left:
             raise DataError(f"{self.path}: finished shards must be kept or dropped before new ones are written")
-        self._take_apart()
-        self._shard = open(self.folder / "writing", "wb")  # noqa: SIM115  # renamed when it is finished
-        for file in (self._ends, self._sizes):  # an unfinished shard may have left more
-            file.seek(8 * self._at.n_documents)
-            file.truncate()
+        for file, end in zip(self._growing, self._ends_at(self._written), strict=True):
+            file.seek(end)
+            file.truncate()  # an unfinished shard may have left more
+        self._in_shard = True
         self._shard_text = 0
 
     def _end_shard(self) -> None:
-        assert self._shard is not None
         with self._clear_errors():
-            for file in (self._shard, self._ends, self._sizes):
+            for file in self._growing:
                 file.flush()
-            self._shard.close()
-            os.replace(self._shard.name, self._ids_path(len(self.finished)))
-            self._shard = None
-            line = dataclasses.replace(
-                self._at,
-                ids_sha256=self._ids_hash.hexdigest(),
-                text_sha256=self._text_hash.hexdigest(),
-                ends_sha256=self._ends_hash.hexdigest(),
-                sizes_sha256=self._sizes_hash.hexdigest(),
-            )
+            line = self._written.mark()
             self._journal.seek(0, os.SEEK_END)
             self._journal.write(_line(line))
             self._journal.flush()
+        self._in_shard = False
         # In this order: to whoever reads documents in another thread, this shard is at no time one left from before.
         self._kept += 1
         self.finished.append(line)
+        with self._clear_errors():
+            self._flush_meanwhile()
 
-    def _ids_path(self, number: int) -> Path:
-        return self.folder / f"{number:06}.ids"
+    def _flush_meanwhile(self) -> None:
+        """Have the disk take what there is, so that it is not waited for at the end alone."""
+        if self._flushing is None or self._flushing.done():
+            self._wait_for_flush()
+            self._flushing = self._flusher.submit(_to_disk, self._growing[0].fileno())
+
+    def _wait_for_flush(self) -> None:
+        """The system tells a failure once, so it must not be lost."""
+        if self._flushing is not None:
+            self._flushing.result()
+
+    def _ends_at(self, place: Written | Mark) -> tuple[int, int, int]:
+        """Where `ids`, `ends` and `sizes` end there, in bytes."""
+        ids = len(header_of(self._metadata)) + place.n_tokens * id_dtype(self._metadata.vocab_size).itemsize
+        return ids, 8 * place.n_documents, 8 * place.n_documents
 
     def finish(self) -> None:
-        """Lay the shards together under the final name. The shards are gone then.
+        """Complete the file and give it its final name.
 
         Raises:
             DataError: the disk is full; run again, this goes on where it stopped.
         """
-        if self._shard is not None:
+        if self._in_shard:
             self._end_shard()
-        whole = self.folder / "whole"
+        ids, *index = self._growing
         with self._clear_errors():
-            self._clear_torn_whole(whole)
-            with open(whole, "r+b" if whole.exists() else "w+b") as out:
-                out.write(header_of(self.metadata))
-                for part in (self._ends, self._sizes):
-                    part.seek(0)
-                    _copy(part, out, 8 * self._at.n_documents)
-                start = out.tell()
-                for number in range(len(self.finished)):
-                    before = self.finished[number - 1].n_tokens if number else 0
-                    if self._ids_path(number).exists():
-                        out.seek(start + before * self._dtype.itemsize)
-                        with self._stored_ids(number) as (file, length):
-                            _copy(file, out, length)
-                        self._ids_path(number).unlink()
-                out.truncate(start + self._at.n_tokens * self._dtype.itemsize)
-                out.flush()
-                os.fsync(out.fileno())
-            ordinary_mode(whole)
-            os.replace(whole, self.path)
+            complete(ids, index, self.metadata)
+            self._wait_for_flush()
+            os.fsync(ids.fileno())
+            ids.close()
+            ordinary_mode(self.folder / "ids")
+            os.replace(self.folder / "ids", self.path)
             flush_folder(self.path.parent)
             self._done = True
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _clear_torn_whole(self, whole: Path) -> None:
-        """A whole that no shard has gone into yet may have half a header."""
-        if whole.exists() and all(self._ids_path(number).exists() for number in range(len(self.finished))):
-            whole.unlink()
-
-    @contextlib.contextmanager
-    def _clear_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise DataError(
-                f"{self.path}: could not be written ({error.strerror or error}); nothing was left under that name. "
-                f"{'Free some space' if lacks_room(error) else 'See to that'} and run the same command again, which goes "
-                "on from the finished shards, or choose another folder"
-            ) from error
+    def _clear_errors(self) -> contextlib.AbstractContextManager[None]:
+        return clear_errors(self.path, " and run the same command again, which goes on from the finished shards")
 
 
 def discard_unfinished(path: StrPath) -> None:
@@ -456,36 +361,5 @@ def _comparable(plan: dict[str, Any]) -> dict[str, Any]:
     return {**plan, "metadata": metadata, "sha256": ""}
 
 
-def _line(finished: Finished) -> bytes:
+def _line(finished: Mark) -> bytes:
     return json.dumps(dataclasses.asdict(finished)).encode("ascii") + b"\n"
-
-
-def _pieces(file: IO[bytes], length: int) -> Iterator[bytes]:
-    """The next `length` bytes of a file."""
-    while length:
-        raw = file.read(min(length, _AT_ONCE))
-        if not raw:
-            raise OSError(f"{file.name} is shorter than it was")
-        length -= len(raw)
-        yield raw
-
-
-def _copy(source: IO[bytes], target: IO[bytes], length: int) -> None:
-    """The next `length` bytes of `source` to where `target` is: inside the kernel where that is possible."""
-    source.flush()
-    target.flush()
-    done = 0
-    if hasattr(os, "copy_file_range"):
-        read, write = source.tell(), target.tell()
-        with contextlib.suppress(OSError):  # not between these file systems: then as everywhere
-            while done < length:
-                now = os.copy_file_range(
-                    source.fileno(), target.fileno(), min(length - done, _AT_ONCE), read + done, write + done
-                )
-                if now == 0:
-                    break
-                done += now
-        source.seek(read + done)
-        target.seek(write + done)
-    for raw in _pieces(source, length - done):
-        target.write(raw)

@@ -5,7 +5,7 @@ Three contestants, in one process, in rounds:
 * core: `encode_batch_to_numpy` over the documents, which are in memory already, in batches of a megabyte, for which it
   takes one thread;
 * one: `encode_corpus(workers=1)`: the file read and cut into documents, each hashed, encoded in the same thread, the ids
-  hashed and written in shards, laid together and flushed to the disk;
+  hashed and written in shards, and flushed to the disk;
 * all: `encode_corpus()` as it is called: the same, and encoding on all cores meanwhile.
 
 The text is the 100 MB of English prose, cut at its blank lines into documents of about 4,000 bytes; GPT-2's vocabulary.

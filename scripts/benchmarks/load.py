@@ -21,6 +21,7 @@ Goal: contiguous at least twice as fast as nanogpt, and memory without mapped pa
 """
 
 import argparse
+import io
 import json
 import os
 import statistics
@@ -123,7 +124,8 @@ def _write(path: Path, n_tokens: int, tokenizer: Any) -> Path:
     """An id file of random ids in documents of uneven length, some hundred ids on average."""
     import numpy as np
 
-    from minigpt_tok.data.id_file import IdFileMetadata, IdFileWriter
+    from minigpt_tok.data.id_format import IdFileMetadata
+    from minigpt_tok.data.id_writer import IdFileWriter
 
     generator = np.random.default_rng(0)
     separator = tokenizer.special_tokens["<|endoftext|>"]
@@ -149,10 +151,16 @@ def _windows(arguments: argparse.Namespace, file: Any, *, reopen: bool) -> Itera
     import numpy as np
     import torch
 
+    from minigpt_tok.data.id_format import header_of
+
     size, block = arguments.batch_size, arguments.block_size
-    start = file.path.stat().st_size - file.ids.nbytes
+    start = len(header_of(file.metadata))
     while True:
-        ids = np.memmap(file.path, dtype=file.ids.dtype, mode="r", offset=start) if reopen else file.ids
+        ids = (
+            np.memmap(file.path, dtype=file.ids.dtype, mode="r", offset=start, shape=file.ids.shape)
+            if reopen
+            else file.ids
+        )
         places = torch.randint(len(ids) - block, (size,))
         yield (
             torch.stack([torch.from_numpy(ids[place : place + block].astype(np.int64)) for place in places]),
@@ -239,18 +247,18 @@ def _write_sparse(folder: Path, n_tokens: int) -> None:
     """A whole id file of zeros that takes next to no room; the documents have 100,000 ids each."""
     import numpy as np
 
-    from minigpt_tok.data import id_file
+    from minigpt_tok.data.id_format import IdFileMetadata
+    from minigpt_tok.data.id_writer import complete
 
     n_documents = -(-n_tokens // 100_000)
-    metadata = id_file.IdFileMetadata(
+    metadata = IdFileMetadata(
         tokenizer_fingerprint="0" * 64, tokenizer_fingerprint_version=1, vocab_size=300, corpus="zeros", split="train",
         n_tokens=n_tokens, n_documents=n_documents, n_bytes=0,
     )  # fmt: skip
     ends = np.minimum(np.arange(1, n_documents + 1, dtype="<i8") * 100_000, n_tokens)
     folder.mkdir()
     with open(folder / "train.safetensors", "wb") as file:
-        file.write(id_file.header_of(metadata) + ends.tobytes())
-        file.truncate(file.tell() + 8 * n_documents + 2 * n_tokens)
+        complete(file, (io.BytesIO(ends.tobytes()), io.BytesIO(bytes(8 * n_documents))), metadata)
 
 
 def _memory(arguments: argparse.Namespace, folder: Path) -> dict[str, int]:

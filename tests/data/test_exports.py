@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from minigpt_tok.data import exports
-from minigpt_tok.data.id_file import IdFile, IdFileMetadata, write_id_file
+from minigpt_tok.data.id_file import IdFile
+from minigpt_tok.data.id_format import IdFileMetadata
+from minigpt_tok.data.id_writer import write_id_file
 from minigpt_tok.errors import DataError
 
 

@@ -1,5 +1,6 @@
 import dataclasses
 import hashlib
+import itertools
 import json
 import pickle
 import subprocess
@@ -8,11 +9,15 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import safetensors.torch
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from minigpt_tok import __version__
-from minigpt_tok.data.id_file import IdFile, IdFileMetadata, IdFileWriter, id_dtype, read_metadata, write_id_file
+from minigpt_tok.data.id_file import IdFile, read_metadata
+from minigpt_tok.data.id_format import IdFileMetadata, header_of, id_dtype
+from minigpt_tok.data.id_writer import IdFileWriter, write_id_file
+from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.errors import DataError, FormatError
 
 METADATA = IdFileMetadata(
@@ -72,6 +77,85 @@ def test_what_safetensors_writes_is_read_too(path, tmp_path):
     assert again.ids.tolist() == IdFile(path).ids.tolist()
 
 
+# The layout
+
+
+@pytest.mark.parametrize("vocab_size", [300, 70_000])
+@pytest.mark.parametrize("n_tokens", range(8))
+def test_all_tensors_are_aligned_whatever_the_number_of_ids_and_safetensors_reads_them(tmp_path, vocab_size, n_tokens):
+    path = tmp_path / "x.safetensors"
+    ids = np.arange(n_tokens) + vocab_size - 8
+    write_id_file(path, [("é", ids), ("a", ids[:0])], dataclasses.replace(METADATA, vocab_size=vocab_size))
+    file = IdFile(path)
+    assert file.ids.tolist() == ids.tolist()
+    assert (file.document_ends.tolist(), file.document_bytes.tolist()) == ([n_tokens, n_tokens], [2, 1])
+    for array in (file.ids, file.document_ends, file.document_bytes):
+        assert array.ctypes.data % 8 == 0
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    assert (8 + length) % 64 == 0
+    header = json.loads(raw[8 : 8 + length])
+    assert list(header) == ["__metadata__", "ids", "padding", "document_ends", "document_bytes"]
+    assert header["document_ends"]["data_offsets"][0] % 8 == 0
+    assert header["padding"]["shape"][0] < 8
+    expected = {
+        "ids": ids.tolist(), "padding": [0] * header["padding"]["shape"][0],
+        "document_ends": [n_tokens, n_tokens], "document_bytes": [2, 1],
+    }  # fmt: skip
+    assert {name: tensor.tolist() for name, tensor in load_file(path).items()} == expected
+    assert {name: tensor.tolist() for name, tensor in safetensors.torch.load_file(path).items()} == expected
+    with safe_open(path, framework="np") as opened:
+        assert {name: opened.get_tensor(name).tolist() for name in opened.keys()} == expected  # noqa: SIM118
+
+
+@pytest.mark.parametrize("vocab_size", [300, 70_000])
+def test_how_long_the_header_is_does_not_depend_on_what_is_known_at_the_end(vocab_size):
+    begun = dataclasses.replace(METADATA, vocab_size=vocab_size)
+    lengths = {
+        len(header_of(dataclasses.replace(begun, n_tokens=a, n_documents=b, n_bytes=c, ids_sha256=d, text_sha256=e)))
+        for a, b, c in itertools.product((0, 1, 12_345, 10**19 - 1), repeat=3)
+        for d, e in (("", ""), ("f" * 64, "0" * 64))
+    }
+    assert len(lengths) == 1
+
+
+def foreign(path, ours, order, padding=None):
+    """A file as somebody else may lay it out: no padding unless it is given, and a header of any length."""
+    tensors = {**load_file(ours), **({} if padding is None else {"padding": np.zeros(padding, dtype=np.uint8)})}
+    header, data = {"__metadata__": IdFile(ours).metadata.to_strings()}, b""
+    for name in order:
+        raw = tensors[name].tobytes()
+        dtype = {"uint8": "U8", "uint16": "U16", "int64": "I64"}[tensors[name].dtype.name]
+        shape = list(tensors[name].shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(("ids", "document_ends", "document_bytes"))])
+@pytest.mark.parametrize("padding", [None, 0, 3, 7])
+def test_the_tensors_may_stand_in_any_order_and_aligned_or_not(tmp_path, order, padding):
+    ours, theirs = tmp_path / "ours.safetensors", tmp_path / "theirs.safetensors"
+    write_id_file(ours, [*DOCUMENTS, ("abc", np.array([1, 2, 3, 4, 0]))], METADATA)
+    foreign(theirs, ours, order if padding is None else ("padding", *order), padding)
+    read, expected = IdFile(theirs), IdFile(ours)
+    read.verify()
+    assert read.metadata == expected.metadata
+    for name in ("ids", "document_ends", "document_bytes"):
+        assert getattr(read, name).tolist() == getattr(expected, name).tolist()
+    for packing in ("contiguous", "document", "best_fit"):
+        ours_blocks, blocks = (TokenDataset(path, 3, packing=packing) for path in (ours, theirs))
+        assert len(blocks) == len(ours_blocks) > 0
+        for n in range(len(blocks)):
+            for mine, other in zip(values_of(ours_blocks[n]), values_of(blocks[n]), strict=True):
+                assert mine.tolist() == other.tolist()
+
+
+def values_of(block):
+    return list(block.values()) if isinstance(block, dict) else block
+
+
 @pytest.mark.parametrize(("vocab_size", "dtype"), [(1, "<u2"), (65_536, "<u2"), (65_537, "<u4"), (200_000, "<u4")])
 def test_the_width_of_ids_follows_the_vocabulary(tmp_path, vocab_size, dtype):
     assert id_dtype(vocab_size) == np.dtype(dtype)
@@ -106,6 +190,17 @@ def test_a_writer_that_fails_leaves_what_was_there(path):
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_ids_are_written_where_they_stay(tmp_path):
+    with IdFileWriter(tmp_path / "x.safetensors", METADATA) as file:
+        file.write(np.zeros(100_000, dtype=int), np.array([100_000]), [b"x"])
+        [growing] = tmp_path.iterdir()
+        assert growing.name.startswith(".")
+        assert growing.stat().st_size > 190_000
+        number = growing.stat().st_ino
+    assert (tmp_path / "x.safetensors").stat().st_ino == number
+    IdFile(tmp_path / "x.safetensors").verify()
+
+
 def test_an_empty_file_is_a_file(tmp_path):
     write_id_file(tmp_path / "x.safetensors", [], METADATA)
     file = IdFile(tmp_path / "x.safetensors")
@@ -130,17 +225,21 @@ def test_writing_takes_memory_for_a_batch_and_reading_none(tmp_path):
     assert verified < 20_000_000
 
 
-def test_a_full_disk_is_one_error_and_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("limit", [0, 1_000, 100_000, 2_000_000, 2_001_700])  # the last: all but the end of the index
+def test_a_full_disk_is_one_error_and_leaves_nothing(tmp_path, limit):
     program = (
         "import resource, signal, sys, numpy as np\n"
-        "from minigpt_tok.data.id_file import IdFileMetadata, IdFileWriter\n"
+        "from minigpt_tok.data.id_format import IdFileMetadata\n"
+        "from minigpt_tok.data.id_writer import IdFileWriter\n"
         "m = IdFileMetadata(tokenizer_fingerprint='f', tokenizer_fingerprint_version=1, vocab_size=9, corpus='c', split='s')\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)\n"
         "with IdFileWriter(sys.argv[1], m) as file:\n"
         "    for _ in range(100): file.write(np.zeros(10_000, int), np.array([10_000]), [b'x'])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, tmp_path / "x.safetensors"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "x.safetensors", str(limit)], capture_output=True, text=True
+    )
     assert "DataError" in done.stderr
     assert "could not be written (File too large); nothing was left under that name" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -211,23 +310,32 @@ def poke(offset, value):
         (set_at("__metadata__", "vocab_size", value="70000"), "ids is announced as"),
         (set_at("__metadata__", "n_bytes", value="5"), "its documents have 4 bytes and its metadata say 5"),
         (without("document_ends"), r"its tensors are document_bytes, ids"),
-        (set_at("extra", value={"dtype": "U8", "shape": [0], "data_offsets": [60, 60]}), "its tensors are"),
+        (set_at("extra", value={"dtype": "U8", "shape": [0], "data_offsets": [64, 64]}), "its tensors are"),
         (set_at("ids", value=[]), "ids is announced as"),
         (set_at("ids", "dtype", value="I64"), "ids is announced as"),
         (set_at("ids", "shape", value=[2, 3]), "ids is announced as"),
-        (set_at("ids", "data_offsets", value=[48, 59]), "has the offsets"),
-        (set_at("ids", "data_offsets", value=[50, 62]), "begins at byte 50 of the data, not at 48"),
-        (set_at("ids", "data_offsets", value=[0, 12]), "begins at byte"),
+        (set_at("ids", "data_offsets", value=[0, 11]), "has the offsets"),
+        (set_at("ids", "data_offsets", value=[2, 14]), "ids begins at byte 2 of the data, not at 0"),
+        (set_at("document_ends", "data_offsets", value=[18, 42]), "begins at byte 18 of the data, not at 16"),
+        (set_at("document_ends", "data_offsets", value=[12, 36]), "begins at byte"),
         (set_at("ids", "data_offsets", value=["0", "12"]), "has the offsets"),
         (set_at("ids", "data_offsets", value=[-12, 0]), "begins at byte"),
-        (lambda header, data: data.append(0), "it has 61 bytes of data and announces 60"),
-        (lambda header, data: data.pop() and None, "cut short, it has 59 bytes"),
+        (set_at("padding", value=[]), "padding is announced as"),
+        (set_at("padding", "dtype", value="I8"), "padding is announced as"),
+        (set_at("padding", "shape", value=[2, 2]), "padding is announced as"),
+        (set_at("padding", "shape", value=[3]), "padding has the offsets"),
+        (set_at("padding", "data_offsets", value=[12, 15]), "padding has the offsets"),
+        (set_at("padding", value={"dtype": "U8", "shape": [8], "data_offsets": [12, 20]}), "padding is announced as"),
+        (set_at("padding", value={"dtype": "U8", "shape": [0], "data_offsets": [12, 12]}), "begins at byte 16"),
+        (without("padding"), "begins at byte 16 of the data, not at 12"),
+        (lambda header, data: data.append(0), "it has 65 bytes of data and announces 64"),
+        (lambda header, data: data.pop() and None, "cut short, it has 63 bytes"),
         (lambda header, data: [header], "no JSON object"),
-        (poke(8, 2), "document ends are not in order"),
-        (poke(0, -1), "document ends are not in order"),
-        (poke(16, 5), "its documents end at 5 of 6 ids"),
-        (poke(24, -1), "negative size"),
-        (poke(24, 3), "its documents have 5 bytes"),
+        (poke(24, 2), "document ends are not in order"),
+        (poke(16, -1), "document ends are not in order"),
+        (poke(32, 5), "its documents end at 5 of 6 ids"),
+        (poke(40, -1), "negative size"),
+        (poke(40, 3), "its documents have 5 bytes"),
     ],
 )  # fmt: skip
 def test_every_damage_is_one_clear_error(path, change, message):
@@ -238,10 +346,10 @@ def test_every_damage_is_one_clear_error(path, change, message):
 
 
 def test_a_change_of_an_id_is_found_by_verifying(path):
-    rebuilt(path, lambda header, data: data.__setitem__(48, 7))
+    rebuilt(path, lambda header, data: data.__setitem__(0, 7))
     with pytest.raises(FormatError, match="ids hash to"):
         IdFile(path).verify()
-    rebuilt(path, lambda header, data: data.__setitem__(slice(48, 50), b"\xff\xff"))
+    rebuilt(path, lambda header, data: data.__setitem__(slice(0, 2), b"\xff\xff"))
     with pytest.raises(FormatError, match="it has the id 65535 and a vocabulary of 300"):
         IdFile(path).verify()
 

@@ -5,7 +5,9 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
-from minigpt_tok.data.id_file import IdFile, IdFileMetadata, write_id_file
+from minigpt_tok.data.id_file import IdFile
+from minigpt_tok.data.id_format import IdFileMetadata
+from minigpt_tok.data.id_writer import write_id_file
 from minigpt_tok.data.identity import data_fingerprint, id_metadata
 from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.errors import DataError, FormatError

@@ -9,7 +9,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minigpt_tok.data.id_file import IdFileMetadata, write_id_file
+from minigpt_tok.data.id_format import IdFileMetadata
+from minigpt_tok.data.id_writer import write_id_file
 from minigpt_tok.data.loader import TokenLoader
 from minigpt_tok.data.order import ResumableSampler
 from minigpt_tok.data.token_dataset import TokenDataset

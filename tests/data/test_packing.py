@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from minigpt_tok.data.blocks import NO_TARGET, Account, Amounts
-from minigpt_tok.data.id_file import IdFileMetadata, write_id_file
+from minigpt_tok.data.id_format import IdFileMetadata
+from minigpt_tok.data.id_writer import write_id_file
 from minigpt_tok.data.row_plan import plan_best_fit, plan_bos_aligned
 from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.errors import DataError

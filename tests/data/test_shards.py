@@ -1,6 +1,8 @@
 """Killed, damaged and half-written: whatever happens on the way, the id file comes out the same."""
 
+import dataclasses
 import errno
+import json
 import os
 import random
 import shutil
@@ -15,7 +17,9 @@ from minigpt_tok.data import engines, shards
 from minigpt_tok.data.corpora import Corpus, open_corpus
 from minigpt_tok.data.decode import decode_documents
 from minigpt_tok.data.encode import encode_corpus
-from minigpt_tok.data.id_file import IdFile, IdFileMetadata, read_metadata
+from minigpt_tok.data.id_file import IdFile, read_metadata
+from minigpt_tok.data.id_format import IdFileMetadata
+from minigpt_tok.data.id_writer import Mark
 from minigpt_tok.data.shards import Shards, unfinished_folder
 from minigpt_tok.errors import DataError, TokenizerMismatchError
 
@@ -76,7 +80,7 @@ def test_shards_are_finished_one_by_one_and_only_the_rest_is_encoded_again(
     folder = unfinished_folder(out / "train.safetensors")
     assert sorted(path.name for path in out.iterdir()) == [folder.name]
     finished = len((folder / "journal").read_text().splitlines())
-    assert len(list(folder.glob("*.ids"))) == finished > 5
+    assert finished > 5
     assert f"{finished} finished shards in " in caplog.text
     count = encoded_documents(monkeypatch)
     path = encode_corpus(many_texts, tokenizer, out, workers=1)["train"]
@@ -102,7 +106,7 @@ def test_another_text_is_noticed_in_its_shard_and_what_stands_before_it_is_kept(
     assert list(decode_documents(IdFile(path), tokenizer)) == many_texts[:100]
 
 
-@pytest.mark.parametrize("name", ["000002.ids", "ends", "sizes", "journal", "plan.json"])
+@pytest.mark.parametrize("name", ["ids", "ends", "sizes", "journal", "plan.json"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone", "empty"])
 def test_what_is_damaged_meanwhile_is_made_again(tmp_path, tokenizer, many_texts, whole, name, damage):
     out = tmp_path / "out"
@@ -125,30 +129,60 @@ def test_what_is_damaged_meanwhile_is_made_again(tmp_path, tokenizer, many_texts
     assert not unfinished_folder(out / "train.safetensors").exists()
 
 
-@pytest.mark.parametrize("copied", [0, 1, 4])
+def end_in_finish(monkeypatch, folder, step, then):
+    """Have `finish` end at a step: half-way through one of its writes (from 0 on), or before a call of the system."""
+
+    class Torn:
+        def __init__(self, file, left):
+            self.file, self.left = file, left
+
+        def write(self, raw):
+            if self.left == 0:
+                self.file.write(raw[: len(raw) // 2])
+                self.file.flush()
+                then()
+            self.left -= 1
+            return self.file.write(raw)
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+    if isinstance(step, int):
+        complete = shards.complete
+        monkeypatch.setattr(shards, "complete", lambda file, *others: complete(Torn(file, step), *others))
+    else:
+        original = getattr(os, step)
+
+        def call(file, *others):
+            if (folder / "ids").exists() and os.path.samestat(os.stat(file), os.stat(folder / "ids")):
+                then()
+            return original(file, *others)
+
+        monkeypatch.setattr(os, step, call)
+
+
+@pytest.mark.parametrize("step", [0, 1, 2, 3, "fsync", "replace"])
+@pytest.mark.parametrize("how", ["stopped", "killed"])
 @pytest.mark.parametrize("then", ["same", "changed"])
-def test_a_run_that_stops_while_shards_are_laid_together_goes_on_there(
-    tmp_path, tokenizer, many_texts, whole, monkeypatch, copied, then
+def test_a_run_that_ends_while_the_file_is_completed_goes_on_there(
+    tmp_path, tokenizer, many_texts, whole, monkeypatch, step, how, then
 ):
     out = tmp_path / "out"
-    left = [2 + copied]  # the index comes first
-    original = shards._copy
-
-    def copy(source, target, length):
-        if left[0] == 0:
-            original(source, target, length // 2)
-            target.flush()
-            raise StopError
-        left[0] -= 1
-        original(source, target, length)
-
-    monkeypatch.setattr(shards, "_copy", copy)
-    with pytest.raises(StopError):
-        encode_corpus(many_texts, tokenizer, out, workers=1)
     folder = unfinished_folder(out / "train.safetensors")
-    assert (folder / "whole").exists()
-    assert ("000000.ids" in os.listdir(folder)) == (copied == 0)
-    monkeypatch.setattr(shards, "_copy", original)
+
+    def end():
+        if how == "killed":  # nothing is tidied up any more
+            shutil.copytree(folder, tmp_path / "as it was")
+        raise StopError
+
+    with monkeypatch.context() as patch:
+        end_in_finish(patch, folder, step, end)
+        with pytest.raises(StopError):
+            encode_corpus(many_texts, tokenizer, out, workers=1)
+    if how == "killed":
+        shutil.rmtree(folder)
+        shutil.move(tmp_path / "as it was", folder)
+    assert [path.name for path in out.iterdir()] == [folder.name]
     count = encoded_documents(monkeypatch)
     if then == "same":
         assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() == whole
@@ -157,27 +191,133 @@ def test_a_run_that_stops_while_shards_are_laid_together_goes_on_there(
         changed = [*many_texts[:-30], "short"]
         path = encode_corpus(changed, tokenizer, out, workers=1)["train"]
         assert list(decode_documents(IdFile(path), tokenizer)) == changed
+        IdFile(path).verify()
         assert 0 < count[0] < 60
     assert [path.name for path in out.iterdir()] == ["train.safetensors"]
 
 
-def test_the_disk_holds_the_ids_once_and_one_shard_twice(tmp_path, tokenizer, many_texts, monkeypatch):
+def test_ids_are_written_where_they_stay_and_the_disk_holds_them_once(tmp_path, tokenizer, many_texts, monkeypatch):
     most = 0
-    original = shards._copy
+    files = set()
+    complete, end_shard = shards.complete, Shards._end_shard
     out = tmp_path / "out"
 
-    def copy(source, target, length):
+    def look():
         nonlocal most
-        original(source, target, length)
-        target.flush()
-        most = max(most, sum(path.stat().st_size for path in out.rglob("*") if path.is_file()))
+        found = [path.stat() for path in out.rglob("*") if path.is_file()]
+        most = max(most, sum(one.st_size for one in found))
+        files.update(one.st_ino for one in found)
 
-    monkeypatch.setattr(shards, "_copy", copy)
+    monkeypatch.setattr(shards, "complete", lambda *arguments: (complete(*arguments), look()))
+    monkeypatch.setattr(Shards, "_end_shard", lambda self: (end_shard(self), look()))
     path = encode_corpus(many_texts * 5, tokenizer, out, workers=1)["train"]
     metadata = read_metadata(path)
     assert metadata.n_tokens > 100_000
-    journal_and_index = 400 * (metadata.n_bytes // 20_000 + 1) + 16 * metadata.n_documents
-    assert most < path.stat().st_size + 2 * 20_000 + journal_and_index
+    journal_and_index = 600 * (metadata.n_bytes // 20_000 + 2) + 16 * metadata.n_documents
+    assert path.stat().st_size <= most < path.stat().st_size + journal_and_index
+    assert path.stat().st_ino in files
+    assert len(files) == 6
+
+
+def test_what_an_older_version_began_is_begun_anew(tmp_path, tokenizer, many_texts, whole, caplog):
+    out = tmp_path / "out"
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(200, many_texts), tokenizer, out, workers=1)
+    folder = unfinished_folder(out / "train.safetensors")
+    plan = json.loads((folder / "plan.json").read_text())
+    del plan["sha256"]
+    plan["version"] = 1
+    (folder / "plan.json").write_text(json.dumps({**plan, "sha256": shards._plan_digest(plan)}))
+    (folder / "ids").unlink()
+    for name in ("000000.ids", "000001.ids", "whole", "writing", "moving"):
+        (folder / name).write_bytes(b"older")
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(200, many_texts), tokenizer, out, workers=1)
+    assert "begun anew" in caplog.text
+    assert sorted(os.listdir(folder)) == ["ends", "ids", "journal", "lock", "plan.json", "sizes"]
+    assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() == whole
+
+
+def test_what_stands_behind_the_last_finished_shard_is_nobodys(tmp_path, tokenizer, many_texts, whole):
+    out = tmp_path / "out"
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(200, many_texts), tokenizer, out, workers=1)
+    folder = unfinished_folder(out / "train.safetensors")
+    for name in ("ids", "ends", "sizes"):
+        with open(folder / name, "ab") as file:
+            file.write(b"\xff" * 100_001)
+    (folder / "journal").write_bytes((folder / "journal").read_bytes() + b'{"n_tokens": 12')
+    assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() == whole
+
+
+@pytest.mark.parametrize("key", [field.name for field in dataclasses.fields(Mark)])
+@pytest.mark.parametrize("change", ["less", "more"])
+def test_what_the_journal_says_wrongly_is_not_believed(
+    tmp_path, tokenizer, many_texts, whole, monkeypatch, key, change
+):
+    out = tmp_path / "out"
+    with pytest.raises(StopError):
+        encode_corpus(stopped_after(200, many_texts), tokenizer, out, workers=1)
+    journal = unfinished_folder(out / "train.safetensors") / "journal"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    value = lines[3][key]
+    if isinstance(value, int):
+        lines[3][key] = 10**30 if change == "more" else value // 9
+    else:
+        lines[3][key] = value[::-1] if change == "more" else ""
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(StopError):  # it is not looked at yet
+        encode_corpus(stopped_after(3, many_texts), tokenizer, out, workers=1)
+    count = encoded_documents(monkeypatch)
+    assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() == whole
+    assert 200 < count[0] < 300
+
+
+# The disk takes what there is while more is written
+
+
+@pytest.mark.parametrize("shard_bytes", [20_000, 1 << 30])  # of many shards, or of one, after which nothing is written
+def test_a_disk_that_refuses_meanwhile_is_said(tmp_path, tokenizer, many_texts, whole, monkeypatch, shard_bytes):
+    def refuse(descriptor):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    out = tmp_path / "out"
+    monkeypatch.setattr(shards, "SHARD_BYTES", shard_bytes)
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "_to_disk", refuse)
+        with pytest.raises(
+            DataError, match=r"could not be written.*See to that and run the same command again"
+        ) as error:
+            encode_corpus(many_texts, tokenizer, out, workers=1)
+    assert os.strerror(errno.EIO) in str(error.value)
+    assert not (out / "train.safetensors").exists()
+    assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() == whole
+
+
+@pytest.mark.parametrize("documents", [None, 250])  # all, or stopped before the end
+def test_the_disk_is_asked_once_at_a_time_and_about_an_open_file(
+    tmp_path, tokenizer, many_texts, whole, monkeypatch, documents
+):
+    at_once, flushed = [], []
+
+    def slow(descriptor):
+        before = os.fstat(descriptor)
+        at_once.append(1)
+        assert len(at_once) == 1
+        time.sleep(0.02)
+        at_once.pop()
+        flushed.append(os.path.samestat(before, os.fstat(descriptor)))
+
+    monkeypatch.setattr(shards, "_to_disk", slow)
+    out = tmp_path / "out"
+    if documents is None:
+        assert encode_corpus(many_texts, tokenizer, out, workers=1)["train"].read_bytes() == whole
+    else:
+        with pytest.raises(StopError):
+            encode_corpus(stopped_after(documents, many_texts), tokenizer, out, workers=1)
+    assert flushed
+    assert all(flushed)
+    assert not at_once
 
 
 def test_another_tokenizers_unfinished_work_is_not_given_up_unasked(
@@ -285,7 +425,8 @@ def test_a_file_that_the_system_does_not_let_grow(tmp_path, tokenizer, many_text
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "tokenizer = Tokenizer.load('t.json')\n"
         "texts = ['some text to encode ' * 30] * 1000\n"
-        "for limit in (500, 3000, 20000, 60000):\n"
+        "whole = encode_corpus(texts, tokenizer, 'again', workers=1)['train']\n"
+        "for limit in (500, 3000, 20000, 60000, whole.stat().st_size - 1):\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))\n"
         "    try:\n"
         "        encode_corpus(texts, tokenizer, 'out', workers=1)\n"
@@ -293,11 +434,10 @@ def test_a_file_that_the_system_does_not_let_grow(tmp_path, tokenizer, many_text
         "        print('refused', error)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
         "encode_corpus(texts, tokenizer, 'out', workers=1)\n"
-        "encode_corpus(texts, tokenizer, 'again', workers=1)\n"
     )
     done = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("refused") == 4
+    assert done.stdout.count("refused") == 5
     assert (tmp_path / "out/train.safetensors").read_bytes() == (tmp_path / "again/train.safetensors").read_bytes()
 
 

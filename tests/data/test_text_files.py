@@ -1,9 +1,6 @@
-import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from minigpt_tok.data import text_files
 from minigpt_tok.data.documents import ReadCounts
@@ -67,29 +64,6 @@ def test_no_separator_means_the_whole_file(tmp_path):
 def test_an_empty_separator_is_refused():
     with pytest.raises(CorpusError, match="empty"):
         text_files.check_options("", "strict")
-
-
-@given(
-    st.lists(st.sampled_from(["a", "\n", "\r\n", "\r", EOT, "<|", "|>", "é", "end"]), max_size=20).map("".join),
-    st.booleans(),
-    st.integers(1, 9),
-)
-def test_where_reads_end_makes_no_difference(text, whole_line, chunk):
-    class Slow(io.BytesIO):
-        def read(self, size=-1, /):
-            return super().read(min(size, chunk))
-
-    def cut(file):
-        counts = ReadCounts()
-        return list(text_files.cut_at(file, EOT.encode(), counts, whole_line=whole_line)), counts
-
-    raw = text.encode("utf-8")
-    pieces, counts = cut(io.BytesIO(raw))
-    assert cut(Slow(raw)) == (pieces, counts)
-    assert sum(len(piece) for _, piece in pieces) + counts.separator_bytes == len(raw)
-    assert all(raw[start : start + len(piece)] == piece for start, piece in pieces)
-    if not whole_line:
-        assert not any(EOT.encode() in piece for _, piece in pieces)
 
 
 def test_a_long_document_is_found_whole_across_reads(tmp_path):

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Subset
 
 from minigpt_tok.data.encode import encode_corpus
-from minigpt_tok.data.id_file import IdFile, IdFileMetadata, write_id_file
+from minigpt_tok.data.id_file import IdFile
+from minigpt_tok.data.id_format import IdFileMetadata
+from minigpt_tok.data.id_writer import write_id_file
 from minigpt_tok.data.packing import Account, Amounts
 from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.errors import DataError, TokenizerMismatchError

@@ -9,7 +9,8 @@ from minigpt_tok import Tokenizer, TokenizerFingerprint
 from minigpt_tok.bpe.recipes import get_recipe
 from minigpt_tok.bpe.trainer import train_model
 from minigpt_tok.data.data_module import TokenDataModule
-from minigpt_tok.data.id_file import IdFileMetadata, write_id_file
+from minigpt_tok.data.id_format import IdFileMetadata
+from minigpt_tok.data.id_writer import write_id_file
 from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.gpt.config import MiniGPTConfig
 from minigpt_tok.gpt.model import MiniGPT

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from minigpt_tok.data.id_file import IdFileMetadata, write_id_file
+from minigpt_tok.data.id_format import IdFileMetadata
+from minigpt_tok.data.id_writer import write_id_file
 from minigpt_tok.data.token_dataset import TokenDataset
 from minigpt_tok.errors import ModelError
 

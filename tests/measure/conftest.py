@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minigpt_tok import Tokenizer, train_tokenizer
-from minigpt_tok.data.id_file import IdFileMetadata
+from minigpt_tok.data.id_format import IdFileMetadata
 
 
 @dataclass
