@@ -12,8 +12,6 @@ from minigpt_tok.bpe.texts import Texts, grouped
 from minigpt_tok.errors import CorpusError
 from minigpt_tok.files import MappedText
 
-_GROUP_BYTES = 1 << 20  # of documents that come one by one
-
 
 @dataclasses.dataclass
 class ReadCounts:
@@ -111,11 +109,11 @@ class Documents:
                 yield document
         self._counts = counts
 
-    def joined(self) -> Iterator[Texts]:
-        """As `in_utf8`, many documents at a time: a megabyte or so, or the longest document."""
+    def joined(self, n_bytes: int = 1 << 20) -> Iterator[Texts]:
+        """As `in_utf8`, many documents at a time: so many as make up `n_bytes`, or what a file's reader gives at once."""
         read = None if self._keep or self._max_documents or self._max_bytes else joined_reading(self._read)
         if read is None:
-            yield from grouped(self.in_utf8(), _GROUP_BYTES)
+            yield from grouped(self.in_utf8(), n_bytes)
             return
         counts = ReadCounts()
         for given in read(counts):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minigpt_tok.bpe.texts import Texts
+from minigpt_tok.data import engines
 from minigpt_tok.data.corpora import Source, open_corpus
 from minigpt_tok.data.documents import Documents, TextHash
 from minigpt_tok.data.engines import Engine
@@ -111,7 +112,7 @@ def encode_corpus(
             done |= _encode_splits(engine, todo, _assigned(corpus.documents, corpus.assign), report)
         else:
             for split, one in todo.items():
-                stream = ((split, texts) for texts in one.documents.joined())
+                stream = ((split, texts) for texts in one.documents.joined(engines.BATCH_BYTES))
                 done |= _encode_splits(engine, {split: one}, stream, report)
     for split, one in work.items():
         if split not in done:
@@ -146,7 +147,7 @@ class _Work(NamedTuple):
 
 
 def _assigned(documents: Documents, assign: HashSplit) -> Iterator[tuple[str, Texts]]:
-    for texts in documents.joined():
+    for texts in documents.joined(engines.BATCH_BYTES):
         yield from assign.divided(texts)
 
 

@@ -167,7 +167,7 @@ class Engine:
 
     @property
     def _in_flight(self) -> int:
-        return 2 * self._workers + 2  # so that nobody waits for the batch that is the first in order
+        return 2 * self._workers + (2 if self._threaded else 0)
 
     def _next(self, waiting: deque[tuple[Batch, "Future[EncodedBatch]"]]) -> tuple[Batch, EncodedBatch]:
         while True:

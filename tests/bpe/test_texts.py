@@ -56,10 +56,10 @@ def test_groups_hold_so_many_bytes(texts, n_bytes):
 def test_it_encodes_as_the_list(tokenizer, are_utf8):
     raws = ["the cat", "", "naïve 日本語", "<|endoftext|> is text"]
     texts = Texts.of([text.encode("utf-8") for text in raws])
-    for given in (Texts(texts.joined, texts.sizes, are_utf8=are_utf8), texts[1:], texts[:0]):
+    for these in (Texts(texts.joined, texts.sizes, are_utf8=are_utf8), texts[1:], texts[:0]):
         for separator in (None, tokenizer.special_tokens["<|endoftext|>"]):
-            found = tokenizer.encode_batch_to_numpy(given, separator_id=separator)
-            expected = tokenizer.encode_batch_to_numpy(list(given), separator_id=separator)
+            found = tokenizer.encode_batch_to_numpy(these, separator_id=separator)
+            expected = tokenizer.encode_batch_to_numpy(list(these), separator_id=separator)
             assert found.ids.tolist() == expected.ids.tolist()
             assert found.offsets.tolist() == expected.offsets.tolist()
 

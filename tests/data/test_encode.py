@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from minigpt_tok import train_tokenizer
-from minigpt_tok.data import engines
+from minigpt_tok.data import engines, lanes
 from minigpt_tok.data.corpora import open_corpus
 from minigpt_tok.data.decode import decode_document, decode_documents
 from minigpt_tok.data.encode import default_encoding_dir, encode_corpus
@@ -279,14 +279,15 @@ def test_memory_stays_bounded(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(Shards, "write", counting)
     with concurrent.futures.ThreadPoolExecutor(2) as executor:
         encode_corpus(Again(), tokenizer, tmp_path, workers=2, executor=executor)
-    assert 20 < most < 150
+    in_a_batch = 20_000 // len("text 0 " * 200) + 1
+    assert 20 < most < (2 * 2 + lanes._WRITTEN_AT_ONCE + 2) * in_a_batch
 
 
 KILLED = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they start in the background ignore it
 from minigpt_tok import Tokenizer, encode_corpus
-from minigpt_tok.data import engines
+from minigpt_tok.data import engines, lanes
 engines.BATCH_BYTES, engines._INLINE_SECONDS = 2000, 0.0
 def texts():
     for n in range(10_000):
