@@ -14,7 +14,7 @@ from minigpt_tok.data import engines
 from minigpt_tok.data.engines import Batch, Engine
 from minigpt_tok.data.shards import Shards
 
-_WRITTEN_AT_ONCE = 8  # batches of ids that may wait to be written
+_WRITTEN_AT_ONCE = 4  # batches of ids that may wait to be written
 
 
 class Lane:

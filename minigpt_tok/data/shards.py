@@ -43,6 +43,7 @@ from minigpt_tok.files import StrPath, flush_folder, ordinary_mode, write_text
 log = logging.getLogger(__name__)
 
 SHARD_BYTES = 64 << 20  # of text: what is done again after a kill, at most
+_FLUSHED_AT_ONCE = 16 << 20  # of text: what the disk is given then
 _FORMAT = "minigpt-tok unfinished ids"
 _VERSION = 2
 _GROWING = ("ids", "ends", "sizes")
@@ -248,6 +249,10 @@ class Shards:
         self._shard_text += self.n_bytes - before
         if self._shard_text >= self.shard_bytes:
             self._end_shard()
+        elif self.n_bytes // _FLUSHED_AT_ONCE > before // _FLUSHED_AT_ONCE:
+            with self._clear_errors():
+                self._growing[0].flush()
+                self._flush_meanwhile()
 
     def _begin_shard(self) -> None:
         if self.finished_left:
