@@ -18,7 +18,7 @@ from minigpt_tok.data.id_format import IdFileMetadata, header_of, id_dtype, tens
 from minigpt_tok.errors import DataError
 from minigpt_tok.files import StrPath, lacks_room, writing
 
-_AT_ONCE = 1 << 24  # bytes
+_AT_ONCE = 1 << 20  # bytes
 
 
 class IdFileWriter:
