@@ -81,11 +81,9 @@ class Texts(Sequence[bytes]):
         """The texts for which `mask`, bool `(n_texts,)`, is true."""
         if mask.all():
             return self
-        bounds = np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(
-            -1, 2
-        )  # of the runs that are chosen
+        bounds = np.flatnonzero(np.diff(mask, prepend=False, append=False))  # begin and end of each run, in turn
         view = memoryview(self.joined)
-        runs = [view[self._end(first) : self._end(last)] for first, last in bounds.tolist()]
+        runs = [view[self._end(first) : self._end(last)] for first, last in bounds.reshape(-1, 2).tolist()]
         return Texts(b"".join(runs), self.sizes[mask], are_utf8=self.are_utf8)
 
     def _end(self, count: int) -> int:

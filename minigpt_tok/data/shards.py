@@ -250,9 +250,7 @@ class Shards:
         if self._shard_text >= self.shard_bytes:
             self._end_shard()
         elif self.n_bytes // _FLUSHED_AT_ONCE > before // _FLUSHED_AT_ONCE:
-            with self._clear_errors():
-                self._growing[0].flush()
-                self._flush_meanwhile()
+            self._flush_meanwhile()
 
     def _begin_shard(self) -> None:
         if self.finished_left:
@@ -275,14 +273,15 @@ class Shards:
         # In this order: to whoever reads documents in another thread, this shard is at no time one left from before.
         self._kept += 1
         self.finished.append(line)
-        with self._clear_errors():
-            self._flush_meanwhile()
+        self._flush_meanwhile()
 
     def _flush_meanwhile(self) -> None:
         """Have the disk take what there is, so that it is not waited for at the end alone."""
         if self._flushing is None or self._flushing.done():
-            self._wait_for_flush()
-            self._flushing = self._flusher.submit(_to_disk, self._growing[0].fileno())
+            with self._clear_errors():
+                self._wait_for_flush()
+                self._growing[0].flush()
+                self._flushing = self._flusher.submit(_to_disk, self._growing[0].fileno())
 
     def _wait_for_flush(self) -> None:
         """The system tells a failure once, so it must not be lost."""

@@ -179,3 +179,13 @@ class Models:
 def models():
     """Small models for any pattern."""
     return Models()
+
+
+@pytest.fixture(params=["core", "pure"])
+def core_or_pure(request, monkeypatch):
+    """With the core, and with the readable Python in its place."""
+    if request.param == "pure":
+        monkeypatch.setattr(fast, "core", None)
+    elif fast.core is None:
+        pytest.skip("there is no core")
+    return request.param

@@ -6,19 +6,14 @@ import numpy as np
 import pytest
 
 from minigpt_tok import train_tokenizer
-from minigpt_tok.bpe import fast
 from minigpt_tok.errors import TokenizerError
 from minigpt_tok.tokenizer import Tokenizer
 
 TEXTS = ["", "the cat's sat", "naïve 日本語 \U0001f600\n\n", "<|endoftext|> is text", "a" * 3000]
 
 
-@pytest.fixture(params=["core", "pure"])
-def tokenizer(request, monkeypatch):
-    if request.param == "pure":
-        monkeypatch.setattr(fast, "core", None)
-    elif fast.core is None:
-        pytest.skip("there is no core")
+@pytest.fixture
+def tokenizer(core_or_pure):
     texts = ["the cat sat on the mat, the naïve cat"] * 3
     return train_tokenizer(texts, vocab_size=270, special_tokens=["<|endoftext|>"])
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from minigpt_tok import train_tokenizer
-from minigpt_tok.bpe import count_documents, executor_counting, fast
+from minigpt_tok.bpe import count_documents, executor_counting
 from minigpt_tok.bpe.executor_counting import ExecutorPieceCounter, count_pieces
 from minigpt_tok.bpe.fast import make_counter
 from minigpt_tok.bpe.recipes import get_recipe
@@ -49,15 +49,6 @@ class Asked(Future):
         return super().result(timeout)
 
 
-@pytest.fixture(params=["core", "pure"])
-def core(request, monkeypatch):
-    if request.param == "pure":
-        monkeypatch.setattr(fast, "core", None)
-    elif fast.core is None:
-        pytest.skip("there is no core")
-    return request.param
-
-
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(count_documents, "COUNTED_TOGETHER", 1000)
@@ -73,7 +64,7 @@ def same(one, other):
 
 @pytest.mark.parametrize("recipe", ["hf", "cs336", "readable", "character"])
 @pytest.mark.parametrize("switches", [{}, {"pattern": r"\w+|\W+"}, {"pattern": "cl100k", "memory_limit": 20_000}])
-def test_the_same_whoever_counts(core, recipe, switches):
+def test_the_same_whoever_counts(core_or_pure, recipe, switches):
     options = switches if recipe == "character" else {"special_tokens": ["<|endoftext|>"], **switches}
     expected = train_tokenizer(TEXTS, 330, recipe, **options)
     executor = Backwards()
@@ -83,7 +74,7 @@ def test_the_same_whoever_counts(core, recipe, switches):
     assert tokenizer.training.threads == 3
 
 
-def test_a_file_in_chunks(core, tmp_path):
+def test_a_file_in_chunks(core_or_pure, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text("\n".join(TEXTS), encoding="utf-8")
     expected = train_tokenizer(path, 330)
@@ -93,7 +84,7 @@ def test_a_file_in_chunks(core, tmp_path):
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "o200k", "none", r"\w+|\W+"])
-def test_long_documents_in_memory_are_counted_in_chunks_too(core, pattern):
+def test_long_documents_in_memory_are_counted_in_chunks_too(core_or_pure, pattern):
     texts = ["", "日本 " * 50, "\n".join(TEXTS), "naïve " * 900, *TEXTS[:50]]
     expected = train_tokenizer(texts, 330, pattern=pattern)
     sizes = []
@@ -108,13 +99,13 @@ def test_long_documents_in_memory_are_counted_in_chunks_too(core, pattern):
         assert max(sizes) < 2 * ExecutorPieceCounter.chunk_bytes
 
 
-def test_training_further(core):
+def test_training_further(core_or_pure):
     parent = train_tokenizer(TEXTS[:50], 280)
     expected = train_tokenizer(TEXTS, 330, extend=parent)
     same(train_tokenizer(TEXTS, 330, extend=parent, executor=Backwards(), workers=1), expected)
 
 
-def test_bytes_that_are_no_text_are_said_with_their_place(core, tmp_path):
+def test_bytes_that_are_no_text_are_said_with_their_place(core_or_pure, tmp_path):
     path = tmp_path / "one.txt"
     raw = "\n".join(TEXTS).encode("utf-8")
     path.write_bytes(raw[:3000] + b"\xff" + raw[3000:])
@@ -202,7 +193,7 @@ def test_workers_must_be_some():
         train_tokenizer(TEXTS, 330, executor=Backwards(), workers=0)
 
 
-def test_counts_that_cannot_be(core):
+def test_counts_that_cannot_be(core_or_pure):
     counter = make_counter(get_recipe("hf"), 1)
     counter.add_counted(["b", "a"], np.array([2, 1]))
     with pytest.raises(ValueError, match=r"count for each piece|longer than"):

@@ -15,12 +15,8 @@ from minigpt_tok.errors import TokenizerError
 LISTS = st.lists(st.text(max_size=5).map(str.encode), max_size=12)
 
 
-@pytest.fixture(params=["core", "pure"])
-def tokenizer(request, monkeypatch):
-    if request.param == "pure":
-        monkeypatch.setattr(fast, "core", None)
-    elif fast.core is None:
-        pytest.skip("there is no core")
+@pytest.fixture
+def tokenizer(core_or_pure):
     return train_tokenizer(["the cat sat on the mat"] * 3, vocab_size=270, special_tokens=["<|endoftext|>"])
 
 
